@@ -1,0 +1,180 @@
+"""HTTP below the generated operations: one request, one answer, sent again where that is safe."""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+import tenacity
+
+from loom_client.errors import RESEND_REASONS, LoomConfigError, LoomConnectionError, LoomError
+
+DEFAULT_BASE_URL: Final = "http://127.0.0.1:8080"
+# Source: chosen. Longer than the server's own bounds on a search, shorter than a person's patience.
+DEFAULT_TIMEOUT_S: Final = 30.0
+# Source: chosen. Random waits below 0.2, 0.4 and 0.8 s bridge a restart behind a balancer.
+MAX_ATTEMPTS: Final = 4
+MAX_WAIT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Where to send, as whom, and how long to wait."""
+
+    base_url: str
+    token: str
+    namespace: str | None
+    timeout_s: float
+    max_attempts: int
+
+    @classmethod
+    def of(
+        cls, base_url: str | None, token: str | None, namespace: str | None, timeout_s: float, max_attempts: int
+    ) -> Self:
+        """Fills what was not given from `LOOM_BASE_URL` and `LOOM_API_KEY`.
+
+        Raises:
+            LoomConfigError: There is no token, or the address is no HTTP address.
+        """
+        address = base_url or os.environ.get("LOOM_BASE_URL") or DEFAULT_BASE_URL
+        secret = token or os.environ.get("LOOM_API_KEY") or ""
+        if not secret:
+            raise LoomConfigError("NOT_CONFIGURED", "no token: pass token=... or set LOOM_API_KEY")
+        if not address.startswith(("http://", "https://")):
+            raise LoomConfigError("NOT_CONFIGURED", f"{address!r} is no address: it must begin with http:// or https://")
+        return cls(address.rstrip("/"), secret, namespace, timeout_s, max(1, max_attempts))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every request."""
+        scope = {"X-Loom-Namespace": self.namespace} if self.namespace else {}
+        return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **scope}
+
+
+class SyncTransport:
+    """Sends operations and waits for their answers."""
+
+    def __init__(self, config: ClientConfig, http: httpx.Client | None = None) -> None:
+        self._config = config
+        self._http = http or httpx.Client(timeout=config.timeout_s)
+
+    def call(self, op: str, body: Mapping[str, Any], *, idempotent: bool) -> dict[str, Any]:
+        """Sends one operation; see `loom_client._wire.Caller`."""
+        headers, content = _call_headers(self._config), _encode(body)
+        for attempt in tenacity.Retrying(**_policy(self._config, idempotent=idempotent)):
+            with attempt:
+                try:
+                    answer = self._http.post(f"{self._config.base_url}/v1/{op}", content=content, headers=headers)
+                except httpx.HTTPError as error:
+                    raise _unreachable(self._config, error) from error
+                return _read(answer)
+        raise AssertionError("the retry loop ends by an answer or an error")
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncTransport:
+    """Sends operations; for asyncio."""
+
+    def __init__(self, config: ClientConfig, http: httpx.AsyncClient | None = None) -> None:
+        self._config = config
+        self._http = http or httpx.AsyncClient(timeout=config.timeout_s)
+
+    async def call(self, op: str, body: Mapping[str, Any], *, idempotent: bool) -> dict[str, Any]:
+        """Sends one operation; see `loom_client._wire.AsyncCaller`."""
+        headers, content = _call_headers(self._config), _encode(body)
+        async for attempt in tenacity.AsyncRetrying(**_policy(self._config, idempotent=idempotent)):
+            with attempt:
+                try:
+                    answer = await self._http.post(f"{self._config.base_url}/v1/{op}", content=content, headers=headers)
+                except httpx.HTTPError as error:
+                    raise _unreachable(self._config, error) from error
+                return _read(answer)
+        raise AssertionError("the retry loop ends by an answer or an error")
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # A lone surrogate, a NaN, or a value that JSON has no form for: nothing was sent.
+        raise LoomError("MALFORMED_REQUEST", f"the arguments cannot be sent as JSON: {error}") from error
+
+
+def _call_headers(config: ClientConfig) -> dict[str, str]:
+    # One identifier for all attempts of a call, so that the server's logs show them together.
+    return {**config.headers, "X-Request-Id": uuid.uuid4().hex}
+
+
+def _policy(config: ClientConfig, *, idempotent: bool) -> dict[str, Any]:
+    backoff = tenacity.wait_random_exponential(multiplier=0.2, max=MAX_WAIT_S)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after_s if isinstance(error, LoomError) else None
+        return min(asked, MAX_WAIT_S) if asked is not None else backoff(state)
+
+    return {
+        "retry": tenacity.retry_if_exception(lambda error: idempotent and _passes(error)),
+        "stop": tenacity.stop_after_attempt(config.max_attempts),
+        "wait": wait,
+        "reraise": True,
+    }
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, LoomConnectionError):
+        # A timeout was the caller's bound; waiting for it again would multiply it.
+        return error.reason == "UNREACHABLE"
+    return isinstance(error, LoomError) and error.reason in RESEND_REASONS
+
+
+def _unreachable(config: ClientConfig, error: httpx.HTTPError) -> LoomConnectionError:
+    if isinstance(error, httpx.TimeoutException):
+        return LoomConnectionError("TIMEOUT", f"no answer within {config.timeout_s:g} s")
+    return LoomConnectionError("UNREACHABLE", f"{config.base_url} does not answer; is Loom running?")
+
+
+def _read(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if answer.is_success and isinstance(body, dict):
+        return body
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        raise LoomError("INTERNAL", "the answer is not Loom's; is this its address?", status=answer.status_code)
+    raise LoomError(
+        str(error.get("code", "INTERNAL")),
+        str(error.get("message", "")),
+        status=answer.status_code,
+        detail=error.get("detail") or {},
+        request_id=str(error.get("request_id", "")),
+        retry_after_s=_seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        return None if value is None else max(0.0, float(value))
+    except ValueError:
+        return None
