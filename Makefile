@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 PACKAGES := protos services/common services/embedding services/llm services/memory services/insights \
             services/assistant gateway sdk/python cli
 PROTO_SOURCES := $(shell find protos/loom -name '*.proto') protos/generate.py
-PYTEST_ARGS ?=
+# Two workers, each file on one of them since its tests share what they start; whole systems first, they take longest.
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 LOOM_ARGS ?=
+# A word of this file, not a setting: Loom would refuse it as a variable that it does not know.
+unexport LOOM_ARGS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -44,7 +47,7 @@ lock: setup ## Writes the lock files again from the packages' own dependencies.
 	@scripts/lock --upgrade
 
 clean: ## Removes everything that was generated or installed here; data directories stay.
-	@rm -rf $(VENV) protos/gen build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) protos/gen protos/gen.new sdk/python/loom_client/_generated build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(VENV)/.dev ## Sets up .venv with everything for development.

@@ -45,7 +45,9 @@ def descriptors_of(revision: str, folder: Path) -> Path:
 def main() -> int:
     """Runs both checks; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", default=None, help="revision to compare with; default: the last release, else main")
+    parser.add_argument(
+        "--against", default=None, help="revision to compare with; default: the last release, else main"
+    )
     against = parser.parse_args().against or baseline()
     failed = subprocess.run([BUF, "lint", DESCRIPTORS, "--config", CONFIG], check=False).returncode
     if not against or not has_contract(against):
