@@ -45,6 +45,7 @@ class Contract:
         generate.generate()
         from buf.validate import validate_pb2
         from google.protobuf import descriptor_pb2
+
         from loom.common.v1 import op_pb2
 
         files = descriptor_pb2.FileDescriptorSet.FromString(generate.DESCRIPTOR_SET.read_bytes())
@@ -185,8 +186,7 @@ def ops_module(contract: Contract, *, is_async: bool) -> str:
         out.append(f"\n\nclass {prefix}{_class_name(group)}:\n")
         out.append(_docstring(f"Operations `{group}.*`.", "    "))
         out.append(f"\n    def __init__(self, caller: {caller}) -> None:\n        self._caller = caller\n")
-        for operation in operations:
-            out.append("\n" + "".join(_method(contract, operation, is_async=is_async)))
+        out.extend("\n" + "".join(_method(contract, operation, is_async=is_async)) for operation in operations)
     out.append(f"\n\nclass {prefix}Operations:\n" + _docstring("Every group of operations.", "    "))
     out.append(f"\n    def __init__(self, caller: {caller}) -> None:\n")
     out += [f"        self.{group} = {prefix}{_class_name(group)}(caller)\n" for group in groups]
@@ -205,8 +205,7 @@ def _method(contract: Contract, operation: Operation, *, is_async: bool) -> Iter
     name = f"{verb}_" if keyword.iskeyword(verb) else verb
     response = f"types.{operation.response.rsplit('.', 1)[-1]}"
     yield f"    {'async ' if is_async else ''}def {name}(\n        self,\n"
-    for field in required:
-        yield f"        {field.name}: {_argument(contract, field)},\n"
+    yield from (f"        {field.name}: {_argument(contract, field)},\n" for field in required)
     if others:
         yield "        *,\n"
     for field in others:

@@ -45,7 +45,9 @@ class ClientConfig:
         if not secret:
             raise LoomConfigError("NOT_CONFIGURED", "no token: pass token=... or set LOOM_API_KEY")
         if not address.startswith(("http://", "https://")):
-            raise LoomConfigError("NOT_CONFIGURED", f"{address!r} is no address: it must begin with http:// or https://")
+            raise LoomConfigError(
+                "NOT_CONFIGURED", f"{address!r} is no address: it must begin with http:// or https://"
+            )
         return cls(address.rstrip("/"), secret, namespace, timeout_s, max(1, max_attempts))
 
     @property
@@ -64,8 +66,9 @@ class SyncTransport:
 
     def call(self, op: str, body: Mapping[str, Any], *, idempotent: bool) -> dict[str, Any]:
         """Sends one operation; see `loom_client._wire.Caller`."""
+        repeatable = idempotent and _repeatable(body)
         headers, content = _call_headers(self._config), _encode(body)
-        for attempt in tenacity.Retrying(**_policy(self._config, idempotent=idempotent)):
+        for attempt in tenacity.Retrying(**_policy(self._config, repeatable=repeatable)):
             with attempt:
                 try:
                     answer = self._http.post(f"{self._config.base_url}/v1/{op}", content=content, headers=headers)
@@ -96,8 +99,9 @@ class AsyncTransport:
 
     async def call(self, op: str, body: Mapping[str, Any], *, idempotent: bool) -> dict[str, Any]:
         """Sends one operation; see `loom_client._wire.AsyncCaller`."""
+        repeatable = idempotent and _repeatable(body)
         headers, content = _call_headers(self._config), _encode(body)
-        async for attempt in tenacity.AsyncRetrying(**_policy(self._config, idempotent=idempotent)):
+        async for attempt in tenacity.AsyncRetrying(**_policy(self._config, repeatable=repeatable)):
             with attempt:
                 try:
                     answer = await self._http.post(f"{self._config.base_url}/v1/{op}", content=content, headers=headers)
@@ -109,6 +113,14 @@ class AsyncTransport:
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
+
+
+def _repeatable(body: Mapping[str, Any]) -> bool:
+    """Returns whether an idempotent operation may be sent again with these arguments.
+
+    A write that names the version it expects has changed it when it is sent again, and would be refused for that.
+    """
+    return not any("expected_version" in one for one in (body, *body.get("items", ())))
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:
@@ -124,7 +136,7 @@ def _call_headers(config: ClientConfig) -> dict[str, str]:
     return {**config.headers, "X-Request-Id": uuid.uuid4().hex}
 
 
-def _policy(config: ClientConfig, *, idempotent: bool) -> dict[str, Any]:
+def _policy(config: ClientConfig, *, repeatable: bool) -> dict[str, Any]:
     backoff = tenacity.wait_random_exponential(multiplier=0.2, max=MAX_WAIT_S)
 
     def wait(state: tenacity.RetryCallState) -> float:
@@ -133,7 +145,7 @@ def _policy(config: ClientConfig, *, idempotent: bool) -> dict[str, Any]:
         return min(asked, MAX_WAIT_S) if asked is not None else backoff(state)
 
     return {
-        "retry": tenacity.retry_if_exception(lambda error: idempotent and _passes(error)),
+        "retry": tenacity.retry_if_exception(lambda error: repeatable and _passes(error)),
         "stop": tenacity.stop_after_attempt(config.max_attempts),
         "wait": wait,
         "reraise": True,

@@ -16,8 +16,10 @@ class Message:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Returns the message that a JSON object stands for."""
-        readers = _readers(cls)
-        return cls(**{name: readers[name](value) for name, value in data.items() if name in readers and value is not None})
+        readers = _readers(cls)  # type: ignore[arg-type]  # a class is hashable; mypy does not see that of Self
+        return cls(
+            **{name: readers[name](value) for name, value in data.items() if name in readers and value is not None}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the message as a JSON object; what was left at None is left out."""

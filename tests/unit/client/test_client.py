@@ -97,6 +97,19 @@ def test_a_broken_connection_is_tried_again_only_where_that_is_safe() -> None:
     assert len(sent) == 1
 
 
+def test_a_write_that_expects_a_version_is_not_sent_again() -> None:
+    calls: list[Callable[[Loom], object]] = [
+        lambda loom: loom.memory.set("tea", key="k", expected_version=1),
+        lambda loom: loom.memory.delete("k", expected_version=1),
+        lambda loom: loom.memory.set_many([{"key": "k", "value": "tea", "expected_version": 1}]),
+    ]
+    for call in calls:
+        loom, sent = loom_answering(httpx.ReadError("reset"))
+        with pytest.raises(LoomConnectionError):
+            call(loom)
+        assert len(sent) == 1
+
+
 def test_attempts_end_and_the_last_error_is_raised() -> None:
     loom, sent = loom_answering(*[httpx.ConnectError("no") for _ in range(2)], max_attempts=2)
     with pytest.raises(LoomConnectionError) as caught:
