@@ -1,0 +1,1 @@
+"""What every Loom service runs on."""

@@ -1,0 +1,98 @@
+"""The call that is running: who asks, for what, and what it has spent; carried by a context variable."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loom_common.attribution import Attribution
+from loom_common.usage import Usage
+
+if TYPE_CHECKING:
+    from loom_common.auth.claims import Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One namespace of one organisation."""
+
+    org: str
+    namespace: str
+
+
+@dataclass(slots=True)
+class Call:
+    """What is known of one call; interceptors fill it in as the call passes them."""
+
+    op: str = ""
+    """Name of the operation, such as `memory.search`, or of the worker."""
+    request_id: str = ""
+    """Identifier in the logs, the ledger and the database's log."""
+    claims: "Claims | None" = None
+    """What the caller's token says, once it was verified."""
+    peer_service: str | None = None
+    """Service that calls with its own credential, such as `gateway`; None for an outside caller."""
+    scope: Scope | None = None
+    """Namespace that the call addresses, once it was authorized."""
+    attribution: Attribution | None = None
+    """Whom the call's own calls to models are for."""
+    usage: Usage = field(default_factory=Usage)
+    """What was spent so far."""
+    run_id: str | None = None
+    """Run that the caller named."""
+    idempotency_key: str | None = None
+    """Key under which a repeated write answers as the first did."""
+    transport: str = "grpc"
+    """How it came in: `http`, `mcp`, `grpc` or `worker`."""
+    token: str | None = field(default=None, repr=False)
+    """The caller's token as it came, to be passed on unchanged."""
+    deadline: float | None = None
+    """When the caller stops waiting, on the clock of `time.monotonic`. Units: seconds."""
+
+    @property
+    def statement_tag(self) -> str:
+        """What database statements of this call are marked with: the operation and the request's identifier."""
+        return f"{self.op or 'system'} {self.request_id or '-'}"
+
+    def time_left_s(self) -> float | None:
+        """Returns how long the caller still waits, not below 0; None where it set no deadline. Units: seconds."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+_CURRENT: ContextVar[Call | None] = ContextVar("loom_call", default=None)
+
+
+def current() -> Call:
+    """Returns the running call; outside of any, a blank one that nobody else sees."""
+    return _CURRENT.get() or Call()
+
+
+def current_or_none() -> Call | None:
+    """Returns the running call, or None outside of any."""
+    return _CURRENT.get()
+
+
+def scope() -> Scope:
+    """Returns the namespace that the running call was authorized for.
+
+    Raises:
+        LookupError: The running call addresses none, which is a fault of the code that asks.
+    """
+    found = current().scope
+    if found is None:
+        raise LookupError("the running call addresses no namespace")
+    return found
+
+
+@contextmanager
+def bind(call: Call) -> Iterator[Call]:
+    """Makes `call` the running one for the block and for the tasks that it starts."""
+    token = _CURRENT.set(call)
+    try:
+        yield call
+    finally:
+        # An abandoned async generator is closed in another context, which never saw this call.
+        with suppress(ValueError):
+            _CURRENT.reset(token)

@@ -1,0 +1,1 @@
+"""What every RPC of every service passes through, one concern per module."""

@@ -1,0 +1,248 @@
+"""One RPC on its way through the interceptors, and the shape that all of them share.
+
+gRPC knows four kinds of handlers and two styles of streaming. They are brought to one shape here, so that an
+interceptor is one async context manager around the call and, where it looks at messages, one function of them.
+"""
+
+import contextlib
+import inspect
+import re
+import time
+from abc import ABC
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from loom_common import headers
+from loom_common.call import Call, bind
+from loom_common.errors import ERRORS, Reason
+from loom_common.ids import new_id
+from loom_common.ops import OpSpec, op_by_method
+
+# gRPC types handlers by their messages, and an interceptor stands before handlers of every message there is.
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Behavior: TypeAlias = Callable[[Any, "ServicerContext"], Awaitable[Any]]
+ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+
+OK_OUTCOME: Final = "ok"
+
+_CODES: Final[Mapping[object, grpc.StatusCode]] = {int(code.value[0]): code for code in grpc.StatusCode}
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+@dataclass(slots=True)
+class Rpc:
+    """What interceptors know of the RPC that they stand around."""
+
+    method: str
+    """Path, such as `/loom.memory.v1.MemoryService/SetMemory`."""
+    op: OpSpec | None
+    """Operation of the contract; None for health, reflection and channelz."""
+    call: Call
+    """What the service itself sees of the call."""
+    context: ServicerContext
+    """gRPC's own view."""
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When it came in."""
+    started_s: float = field(default_factory=time.monotonic)
+    """When it came in, on the clock of `time.monotonic`. Units: seconds."""
+    outcome: str = OK_OUTCOME
+    """`ok`, or the reason of the error that it was answered with."""
+    handled: bool = False
+    """Whether it reached the service; otherwise it was refused before its work began."""
+    request: Message | None = None
+    """First request message, once one was read."""
+    response: Message | None = None
+    """Response message of a call that answers one."""
+
+    def header(self, name: str) -> str | None:
+        """Returns the first text value of a metadata key."""
+        for key, value in self.context.invocation_metadata() or ():
+            if key == name and isinstance(value, str):
+                return value
+        return None
+
+    def status_code(self) -> grpc.StatusCode:
+        """Returns the gRPC status that it ends with, as far as that is decided."""
+        if self.outcome in ERRORS:
+            return ERRORS[Reason(self.outcome)].grpc
+        # A servicer of gRPC's own, such as health, aborts with a code; one that did not abort has none yet.
+        code: object = self.context.code()
+        return code if isinstance(code, grpc.StatusCode) else _CODES.get(code, grpc.StatusCode.OK)
+
+    def elapsed_ms(self) -> float:
+        """Returns how long it has taken so far. Units: milliseconds."""
+        return (time.monotonic() - self.started_s) * 1000
+
+
+class Unparsable:
+    """Stands for request bytes that are not the message they should be.
+
+    A deserialiser that raises ends the call as UNKNOWN before any interceptor runs.
+    """
+
+
+_RPC: ContextVar[Rpc | None] = ContextVar("loom_rpc", default=None)
+
+
+class RpcInterceptor(ABC, grpc.aio.ServerInterceptor):
+    """Stands around every RPC of a server, of all four kinds."""
+
+    contract_only = True
+    """Whether it stands around operations of the contract alone, and lets health, reflection and channelz pass."""
+
+    def around(self, rpc: Rpc) -> AbstractAsyncContextManager[None]:
+        """Returns what is entered before the rest of the call and left after it."""
+        return contextlib.nullcontext()
+
+    async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
+        """Looks at one request message before the service does."""
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> "Handler | None":
+        """Wraps the handler of a method; a method that nobody serves is left to gRPC, which answers UNIMPLEMENTED."""
+        handler = await continuation(handler_call_details)
+        method = _text(handler_call_details.method)
+        if handler is None or (self.contract_only and op_by_method(method) is None):
+            return handler
+        inner = one_shape(handler)
+        sees_requests = type(self).on_request is not RpcInterceptor.on_request
+
+        async def behavior(request: Any, context: ServicerContext) -> Any:
+            rpc = self._rpc(method, context)
+            async with self.around(rpc):
+                if sees_requests and handler.request_streaming:
+                    request = self._checked(rpc, request)
+                elif sees_requests:
+                    await self.on_request(rpc, request)
+                response = await inner(request, context)
+                if isinstance(response, Message):
+                    rpc.response = response
+                return response
+
+        return with_behavior(handler, behavior)
+
+    def _rpc(self, method: str, context: ServicerContext) -> Rpc:
+        rpc = _RPC.get()
+        assert rpc is not None, "OpeningInterceptor stands outside of all others"
+        return rpc
+
+    async def _checked(
+        self, rpc: Rpc, messages: AsyncIterator[Message | Unparsable]
+    ) -> AsyncIterator[Message | Unparsable]:
+        async for message in messages:
+            await self.on_request(rpc, message)
+            yield message
+
+
+class OpeningInterceptor(RpcInterceptor):
+    """Stands outermost: makes the `Rpc` and the `Call`, and keeps bytes that do not parse from ending the call."""
+
+    contract_only = False
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> "Handler | None":
+        """See `RpcInterceptor.intercept_service`."""
+        handler = await super().intercept_service(continuation, handler_call_details)
+        if handler is None:
+            return None
+        return with_deserializer(handler, _forgiving(handler.request_deserializer))
+
+    @contextlib.asynccontextmanager
+    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+        """See `RpcInterceptor.around`."""
+        token = _RPC.set(rpc)
+        try:
+            with bind(rpc.call):
+                yield
+        finally:
+            _RPC.reset(token)
+
+    async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
+        """See `RpcInterceptor.on_request`."""
+        if rpc.request is None and isinstance(message, Message):
+            rpc.request = message
+
+    def _rpc(self, method: str, context: ServicerContext) -> Rpc:
+        op = op_by_method(method)
+        left_s = context.time_remaining()
+        call = Call(op=op.name if op else "", deadline=None if left_s is None else time.monotonic() + left_s)
+        rpc = Rpc(method, op, call, context)
+        call.request_id = _request_id(rpc)
+        return rpc
+
+
+def _request_id(rpc: Rpc) -> str:
+    # Only services pass an identifier on; from outside it could name another's call. The credential is checked later:
+    # until then the identifier is in the logs alone.
+    given = rpc.header(headers.REQUEST_ID) if rpc.header(headers.SERVICE) is not None else None
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
+
+
+def _forgiving(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    if deserialize is None:
+        return None
+
+    def read(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except Exception:  # noqa: BLE001 - protobuf's DecodeError, and ValueError or RecursionError of its backends
+            return Unparsable()
+
+    return read
+
+
+def one_shape(handler: Handler) -> Behavior:
+    """Returns the handler's behavior as a coroutine function.
+
+    A streaming one writes its messages itself. As a generator it would be left open when the caller goes away between
+    two messages, and be closed later in another task, where context variables cannot be reset and spans never end.
+    """
+    behavior = _behavior_of(handler)
+    if not handler.response_streaming or inspect.iscoroutinefunction(behavior):
+        return behavior  # type: ignore[no-any-return]  # grpc types it as Any
+
+    async def write_all(request: Any, context: ServicerContext) -> None:
+        async with contextlib.aclosing(behavior(request, context)) as messages:
+            async for message in messages:
+                await context.write(message)
+
+    return write_all
+
+
+def with_behavior(handler: Handler, behavior: Behavior) -> Handler:
+    """Returns a handler of the same kind and messages with another behavior."""
+    makers = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }
+    make = makers[bool(handler.request_streaming), bool(handler.response_streaming)]
+    return make(behavior, handler.request_deserializer, handler.response_serializer)
+
+
+def with_deserializer(handler: Handler, deserializer: Callable[[bytes], Any] | None) -> Handler:
+    """Returns the handler with another way to read requests."""
+    return handler._replace(request_deserializer=deserializer)  # type: ignore[attr-defined,no-any-return]  # a named tuple
+
+
+def _behavior_of(handler: Handler) -> Any:
+    if handler.response_streaming:
+        return handler.stream_stream if handler.request_streaming else handler.unary_stream
+    return handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
