@@ -1,0 +1,1 @@
+"""Loom's embedding service: text to vectors."""

@@ -1,0 +1,1 @@
+"""Use cases: a query's vector, and the vectors of stored texts."""

@@ -1,0 +1,1 @@
+"""Rules of embedding: vectors, chunks, models and which of them is served. No I/O."""

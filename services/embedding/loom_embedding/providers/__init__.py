@@ -1,0 +1,1 @@
+"""Where vectors come from: one module per provider, each an `Embedder`."""

@@ -1,0 +1,101 @@
+"""Stored texts: as they are, chunked where they are long, each with its own fate."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from loom_common.call import Call, bind
+from loom_common.errors import PayloadTooLarge, Reason
+from loom_embedding.app.texts import TextEmbedding
+from loom_embedding.domain.embedder import Vector
+from loom_embedding.domain.vectors import MalformedEmbedding, mean_vector, unit_vector
+from loom_embedding.providers.fake import FakeEmbedder, FakeTokens, fake_model, trigram_vector
+
+NAME, DIM = "fake-ngram-64", 64
+
+
+class Refusing(FakeEmbedder):
+    """The fake, which answers no vector for texts with a mark in them."""
+
+    async def embed_many(self, texts: Sequence[str]) -> list[Vector]:
+        if any("POISON" in text for text in texts):
+            raise MalformedEmbedding("scripted")
+        return await super().embed_many(texts)
+
+
+def embedding(embedder: FakeEmbedder | None = None) -> TextEmbedding:
+    return TextEmbedding(embedder or FakeEmbedder(NAME, DIM), fake_model(NAME, DIM), FakeTokens())
+
+
+async def test_texts_are_embedded_raw_and_in_order() -> None:
+    texts = ["  one\n", "", "\t", "two"]
+    results = await embedding().embed(texts)
+    assert [len(result.chunks) for result in results] == [1, 1, 1, 1]
+    for text, result in zip(texts, results, strict=True):
+        assert result.chunks[0].span == (0, len(text))
+        assert np.array_equal(result.chunks[0].vector, trigram_vector(text, DIM))
+
+
+async def test_a_long_text_has_overlapping_chunks_with_their_own_vectors() -> None:
+    text = " ".join(f"word{number}" for number in range(600))
+    [short, long] = await embedding().embed(["short", text])
+    assert len(short.chunks) == 1
+    assert len(long.chunks) == 3
+    assert long.chunks[0].span.start == 0
+    assert long.chunks[-1].span.end == len(text)
+    for chunk in long.chunks:
+        part = text[chunk.span.start : chunk.span.end]
+        assert np.array_equal(chunk.vector, trigram_vector(part, DIM))
+
+
+async def test_a_text_that_cannot_be_embedded_loses_no_other() -> None:
+    results = await embedding(Refusing(NAME, DIM)).embed(["good", "POISON", "fine"])
+    assert [result.error for result in results] == [None, Reason.PROVIDER_FAILED, None]
+    assert [len(result.chunks) for result in results] == [1, 0, 1]
+
+
+async def test_a_long_text_with_one_bad_chunk_has_no_vector_at_all() -> None:
+    text = " ".join(["word"] * 600 + ["POISON"])
+    [result] = await embedding(Refusing(NAME, DIM)).embed([text])
+    assert (result.chunks, result.error) == ((), Reason.PROVIDER_FAILED)
+
+
+async def test_more_chunks_than_an_answer_carries_are_refused_before_any_work() -> None:
+    wide = TextEmbedding(FakeEmbedder("fake-ngram-4096", 4096), fake_model("fake-ngram-4096", 4096), FakeTokens())
+    with pytest.raises(PayloadTooLarge) as caught, bind(Call()) as call:
+        await wide.embed(["word " * 250] * 600)
+    assert caught.value.detail["chunks"] == 600
+    assert not call.usage
+
+
+@pytest.mark.parametrize("values", [[1.0], [float("nan")] * DIM, [float("inf")] * DIM, [0.0] * DIM, [[1.0] * DIM], []])
+def test_what_is_no_vector_is_malformed(values: list[float]) -> None:
+    with pytest.raises(MalformedEmbedding):
+        unit_vector(values, DIM)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_a_vector_of_any_length_becomes_a_unit(scale: float) -> None:
+    vector = unit_vector([scale, -scale], 2)
+    assert vector.dtype == np.float32
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_mean_of_opposite_vectors_is_one_of_them() -> None:
+    one = unit_vector([1.0, 0.0], 2)
+    assert np.array_equal(mean_vector([one, -one], 2), one)
+    assert mean_vector([one, unit_vector([0.0, 1.0], 2)], 2) == pytest.approx([0.7071, 0.7071], abs=1e-3)
+
+
+def test_the_fake_is_the_same_on_every_machine() -> None:
+    # Source: CRC-32 of UTF-8 trigrams; exact by construction up to the last rounding.
+    expected = [0.0, -0.22361, 0.22361, 0.0, 0.22361, 0.0, -0.44721, 0.0, 0.22361, 0.0, -0.67082, 0.22361, 0.0]
+    assert trigram_vector("Hello  world", 16)[:13] == pytest.approx(expected, abs=1e-4)
+    assert trigram_vector("", 16) @ trigram_vector("hello", 16) < 1
+
+
+def test_shared_letters_are_found_by_the_fake() -> None:
+    one, near, far = (trigram_vector(text, 384) for text in ("dark mode please", "dark mode", "invoice of March"))
+    assert one @ near > 0.5
+    assert one @ far < 0.3
