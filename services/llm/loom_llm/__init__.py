@@ -1,0 +1,1 @@
+"""Loom's llm service: prompts to text."""

@@ -1,0 +1,1 @@
+"""Servicers: they translate messages and nothing else."""

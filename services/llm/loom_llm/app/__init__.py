@@ -1,0 +1,1 @@
+"""Use cases: completing a prompt."""

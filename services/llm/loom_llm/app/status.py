@@ -1,0 +1,58 @@
+"""What the llm service says of itself."""
+
+from loom_common.status import Problem, Severity, StatusReport
+from loom_llm.app.health import ProviderHealth
+from loom_llm.domain.selection import FAKE, KEY_VARIABLES, Selection
+
+
+class LlmStatus:
+    """Tells which model is served and how its provider fares."""
+
+    def __init__(self, selection: Selection, health: ProviderHealth, *, require_real: bool) -> None:
+        self._selection = selection
+        self._health = health
+        self._fake_severity: Severity = "error" if require_real else "warning"
+
+    async def report(self) -> StatusReport:
+        """See `StatusSource.report`. A provider that fails leaves the service ready: the next call may succeed."""
+        served = self._selection
+        facts = {
+            "provider": served.provider,
+            "model": served.model,
+            "provider_source": served.source.value,
+            "llm_provider_inferred": str(served.inferred).lower(),
+        }
+        return StatusReport(ready=True, problems=tuple(self._problems()), facts=facts)
+
+    def _problems(self) -> list[Problem]:
+        served, failure = self._selection, self._health.failure
+        problems = []
+        if served.key_missing:
+            variable = KEY_VARIABLES[served.wanted_provider]
+            problems.append(
+                Problem(
+                    "llm_key_missing",
+                    f"The model provider is {served.wanted_provider} and {variable} is not set, so the fake answers. "
+                    f"Set {variable}.",
+                    self._fake_severity,
+                )
+            )
+        if served.provider == FAKE:
+            problems.append(
+                Problem(
+                    "fake_llm",
+                    f"The model is the fake {served.model}, which echoes. Set OPENAI_API_KEY or ANTHROPIC_API_KEY "
+                    "for a real one.",
+                    self._fake_severity,
+                )
+            )
+        if failure is not None:
+            problems.append(
+                Problem(
+                    f"provider_failing:{failure.provider}",
+                    f"The last call to {failure.provider} failed ({failure.kind.value}"
+                    f"{'' if failure.status is None else f' {failure.status}'}). Check its key, its address and its "
+                    "own status page.",
+                )
+            )
+        return problems

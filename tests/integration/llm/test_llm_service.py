@@ -1,0 +1,207 @@
+"""The llm service on a real server, with a stand-in for its provider: RPCs, gates, failures, usage, status."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from support.grpc import Deployment, bad_request, error_info, reason_of, retry_info
+from support.providers import TEST_KEY, Fault, ProviderStandIn, Reply
+
+from loom.common.v1 import status_pb2, status_pb2_grpc
+from loom.llm.v1 import llm_pb2 as pb
+from loom.llm.v1 import llm_pb2_grpc as pb_grpc
+from loom_common.attribution import ATTRIBUTION_KEY, Attribution
+from loom_common.call import Call, bind
+from loom_common.clickhouse import ClickHouse
+from loom_common.errors import ProviderFailed
+from loom_llm.settings import LlmSettings
+from loom_llm.wiring import open_service
+
+FOR_ACME = Attribution(org="acme", feature="memory.ask")
+READ = Attribution(org="acme", feature="memory.search", read_only=True)
+
+
+@pytest.fixture
+async def stand_in() -> AsyncIterator[ProviderStandIn]:
+    async with ProviderStandIn().running() as server:
+        yield server
+
+
+class Rig:
+    """Opens the service as its process does and calls it as memory does."""
+
+    def __init__(self, deployment: Deployment, clickhouse: ClickHouse, stand_in: ProviderStandIn) -> None:
+        self.deployment = deployment
+        self.clickhouse = clickhouse
+        self.stand_in = stand_in
+
+    def settings(self, **variables: object) -> LlmSettings:
+        given: dict[str, object] = {
+            "LOOM_SERVICE_KEY": self.deployment.keys / "llm.jwk",
+            "LOOM_SERVICE_JWKS": self.deployment.keys / "services.jwks",
+            "LOOM_LLM_LISTEN": "127.0.0.1:0",
+            "LOOM_IDENTITY_ADDR": "127.0.0.1:1",
+            "LOOM_OPENAI_BASE_URL": self.stand_in.openai_url,
+            "LOOM_ANTHROPIC_BASE_URL": self.stand_in.anthropic_url,
+            "LOOM_LLM_RETRY_MAX_WAIT_S": 0.01,
+            **variables,
+        }
+        return LlmSettings(**given)
+
+    def metadata(self, attribution: Attribution | None = FOR_ACME) -> tuple[tuple[str, str | bytes], ...]:
+        sent = () if attribution is None else ((ATTRIBUTION_KEY, attribution.to_bytes()),)
+        return (self.deployment.credential("memory"), *sent)
+
+
+@pytest.fixture
+def rig(deployment: Deployment, clickhouse: ClickHouse, stand_in: ProviderStandIn) -> Rig:
+    return Rig(deployment, clickhouse, stand_in)
+
+
+@pytest.mark.parametrize(
+    ("variables", "provider", "model"),
+    [
+        ({"OPENAI_API_KEY": TEST_KEY}, "openai", "gpt-6-luna"),
+        ({"ANTHROPIC_API_KEY": TEST_KEY}, "anthropic", "claude-haiku-4-5"),
+    ],
+)
+async def test_a_prompt_is_completed_and_what_it_spent_comes_back(
+    rig: Rig, variables: dict[str, str], provider: str, model: str
+) -> None:
+    async with (
+        open_service(rig.settings(**variables), rig.clickhouse) as server,
+        rig.deployment.channel(server.address, "memory") as channel,
+    ):
+        stub = pb_grpc.LlmServiceStub(channel)
+        with bind(Call(attribution=FOR_ACME)) as call:
+            answer = await stub.Complete(pb.CompleteRequest(system="be brief", user="hi", max_tokens=9))
+        served = await stub.GetServedModel(pb.GetServedModelRequest())
+    assert (answer.text, answer.provider, answer.model) == ("echo: hi", provider, model)
+    assert (answer.input_tokens, answer.output_tokens, answer.from_cache) == (11, 7, False)
+    assert (call.usage.input_tokens, call.usage.output_tokens, call.usage.llm_calls) == (11, 7, 1)
+    assert (served.provider, served.model, served.fake, served.provider_source) == (provider, model, False, "key")
+    assert 9 in rig.stand_in.requests[0].json.values()
+
+
+async def test_without_a_key_the_fake_answers_and_says_so(rig: Rig) -> None:
+    async with (
+        open_service(rig.settings(LOOM_LLM_PROVIDER="openai"), rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        stub = pb_grpc.LlmServiceStub(raw)
+        answer = await stub.Complete(pb.CompleteRequest(user="hi"), metadata=rig.metadata())
+        served = await stub.GetServedModel(pb.GetServedModelRequest(), metadata=rig.metadata())
+        status = await status_pb2_grpc.StatusServiceStub(raw).GetStatus(
+            status_pb2.GetStatusRequest(), metadata=rig.metadata()
+        )
+    assert answer.text == "[fake-echo] hi"
+    assert (served.provider, served.model, served.fake, served.provider_source) == (
+        "fake",
+        "fake-echo-1",
+        True,
+        "explicit",
+    )
+    assert {"fake_llm", "llm_key_missing"} <= {problem.code for problem in status.problems}
+    assert rig.stand_in.requests == []
+
+
+async def test_a_provider_that_fails_is_tried_as_often_as_set_and_its_words_stay_inside(rig: Rig) -> None:
+    rig.stand_in.script(*[Reply.error(529, f"key {TEST_KEY} is overloaded")] * 3)
+    settings = rig.settings(OPENAI_API_KEY=TEST_KEY, LOOM_LLM_RETRY_ATTEMPTS=3)
+    async with (
+        open_service(settings, rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await pb_grpc.LlmServiceStub(raw).Complete(pb.CompleteRequest(user="hi"), metadata=rig.metadata())
+        status = await status_pb2_grpc.StatusServiceStub(raw).GetStatus(
+            status_pb2.GetStatusRequest(), metadata=rig.metadata()
+        )
+    info = error_info(caught.value)
+    assert info.reason == "PROVIDER_FAILED"
+    assert dict(info.metadata).items() >= {"provider": "openai", "status": "529", "attempts": "3"}.items()
+    shown = f"{caught.value.details()} {caught.value.trailing_metadata()}"
+    assert TEST_KEY not in shown
+    assert "overloaded" not in shown
+    assert len(rig.stand_in.requests) == 3
+    assert "provider_failing:openai" in {problem.code for problem in status.problems}
+
+
+async def test_a_provider_that_asks_for_a_long_wait_is_not_asked_again_and_the_wait_is_told(rig: Rig) -> None:
+    rig.stand_in.script(Reply.error(429, retry_after="90"))
+    async with (
+        open_service(rig.settings(OPENAI_API_KEY=TEST_KEY), rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await pb_grpc.LlmServiceStub(raw).Complete(pb.CompleteRequest(user="hi"), metadata=rig.metadata())
+    assert reason_of(caught.value) == "PROVIDER_FAILED"
+    assert retry_info(caught.value).retry_delay.seconds == 90
+    assert len(rig.stand_in.requests) == 1
+
+
+async def test_a_hung_provider_is_cut_at_the_total_deadline(rig: Rig) -> None:
+    rig.stand_in.script(Reply(fault=Fault.HANG))
+    settings = rig.settings(ANTHROPIC_API_KEY=TEST_KEY, LOOM_LLM_TOTAL_DEADLINE_S=0.2)
+    async with (
+        open_service(settings, rig.clickhouse) as server,
+        rig.deployment.channel(server.address, "memory") as channel,
+    ):
+        with bind(Call(attribution=FOR_ACME)), pytest.raises(ProviderFailed) as caught:
+            await pb_grpc.LlmServiceStub(channel).Complete(pb.CompleteRequest(user="hi"))
+    assert caught.value.detail["kind"] == "timeout"
+
+
+async def test_a_callers_deadline_ends_a_hung_call(rig: Rig) -> None:
+    rig.stand_in.script(Reply(fault=Fault.HANG))
+    async with (
+        open_service(rig.settings(OPENAI_API_KEY=TEST_KEY), rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await pb_grpc.LlmServiceStub(raw).Complete(
+                pb.CompleteRequest(user="hi"), metadata=rig.metadata(), timeout=0.3
+            )
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("attribution", "reads_llm_free", "reason"),
+    [(READ, True, "READS_LLM_FREE"), (None, False, "MODEL_CALL_UNATTRIBUTED")],
+)
+async def test_a_gate_refuses_before_the_provider_is_called(
+    rig: Rig, attribution: Attribution | None, reads_llm_free: bool, reason: str
+) -> None:
+    settings = rig.settings(OPENAI_API_KEY=TEST_KEY, LOOM_READS_LLM_FREE=reads_llm_free)
+    async with (
+        open_service(settings, rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await pb_grpc.LlmServiceStub(raw).Complete(
+                pb.CompleteRequest(user="hi"), metadata=rig.metadata(attribution)
+            )
+    assert reason_of(caught.value) == reason
+    assert rig.stand_in.requests == []
+
+
+async def test_only_services_may_call_and_only_within_the_rules(rig: Rig, tmp_path: Path) -> None:
+    async with (
+        open_service(rig.settings(), rig.clickhouse) as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+    ):
+        stub = pb_grpc.LlmServiceStub(raw)
+        for metadata in ((), (("x-loom-service", "forged"),), ((ATTRIBUTION_KEY, FOR_ACME.to_bytes()),)):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Complete(pb.CompleteRequest(user="hi"), metadata=metadata)
+            assert caught.value.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+        for request, field in (
+            (pb.CompleteRequest(), "user"),
+            (pb.CompleteRequest(user="hi", max_tokens=0), "max_tokens"),
+            (pb.CompleteRequest(user="hi", response_format="xml"), "response_format"),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Complete(request, metadata=rig.metadata())
+            assert reason_of(caught.value) == "INVALID_ARGUMENT"
+            assert [violation.field for violation in bad_request(caught.value).field_violations] == [field]
