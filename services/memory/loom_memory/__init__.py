@@ -1,0 +1,1 @@
+"""Loom's memory service: memories, search and context."""

@@ -1,0 +1,1 @@
+"""Servicers: messages in, messages out."""

@@ -1,0 +1,62 @@
+"""How memory fares."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from loom_common.clickhouse import ClickHouse
+from loom_common.errors import LoomError
+from loom_common.status import Problem, StatusReport
+from loom_memory.app.embedding import EmbeddingPort, ServedModel
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WAIT_S: Final = 0.1
+# Source: chosen. A start waits for this, and one call in a quarter of a second costs nothing.
+_LONGEST_WAIT_S: Final = 0.25
+
+
+class MemoryStatus:
+    """Ready once the store answers and the embedding model is known, which may start later than this service.
+
+    A process that lost one of its workers is not ready either.
+    """
+
+    def __init__(self, ch: ClickHouse, embedding: EmbeddingPort, ended: Callable[[], Sequence[str]]) -> None:
+        # `ended` names the workers that are gone.
+        self._ended = ended
+        self._ch = ch
+        self._embedding = embedding
+        self._served: ServedModel | None = None
+
+    async def learn_model(self) -> None:
+        """Asks embedding for its model until it answers."""
+        wait_s = _FIRST_WAIT_S
+        while self._served is None:
+            try:
+                self._served = await self._embedding.served_model()
+                logger.info("embedding_model", extra={"model": self._served.name, "dim": self._served.dim})
+            except LoomError as error:
+                logger.debug("embedding_not_ready", extra={"reason": error.reason.value})
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    async def report(self) -> StatusReport:
+        """See `StatusSource.report`."""
+        problems = []
+        try:
+            await self._ch.ping()
+        except LoomError as error:
+            problems.append(Problem("clickhouse_unreachable", error.message, "error"))
+        problems += [
+            Problem("worker_ended", f"The worker {name!r} ended by a fault; see the log, then restart memory.", "error")
+            for name in self._ended()
+        ]
+        if self._served is None:
+            problems.append(
+                Problem("embedding_unreachable", "Embedding has not answered yet; check LOOM_EMBEDDING_ADDR.", "error")
+            )
+            return StatusReport(ready=False, problems=problems)
+        facts = {"embedding_model": self._served.name, "embedding_dim": str(self._served.dim)}
+        return StatusReport(ready=not problems, problems=problems, facts=facts)

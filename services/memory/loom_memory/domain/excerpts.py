@@ -1,0 +1,28 @@
+"""How much of a memory's text a search shows."""
+
+from enum import StrEnum
+from typing import Final
+
+from loom_memory.domain.memory import Content
+
+EXCERPT_CHARS: Final = 200
+
+# Half a decision is none: these are shown as stored.
+_WHOLE_KINDS: Final = frozenset({"decision", "constraint"})
+
+
+class Bodies(StrEnum):
+    """How much of each text is shown."""
+
+    EXCERPT = "excerpt"
+    FULL = "full"
+    NONE = "none"
+
+
+def shown_value(content: Content, bodies: Bodies) -> tuple[str, bool]:
+    """Returns the text to show, and whether it is cut short."""
+    if bodies is Bodies.NONE:
+        return "", bool(content.value)
+    if bodies is Bodies.FULL or content.kind in _WHOLE_KINDS or len(content.value) <= EXCERPT_CHARS:
+        return content.value, False
+    return content.value[:EXCERPT_CHARS], True

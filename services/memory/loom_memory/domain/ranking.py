@@ -1,0 +1,219 @@
+"""Fuses the legs of a search into one order.
+
+Everything is on the absolute scale of its evidence, never stretched to the pool's own minimum and maximum: a leg that
+found nothing good adds nothing good. Absolute shares also beat min-max fusion and RRF where they were compared
+(recall@10 .707 against .687 and .591, measured: bench/locomo.py, 2026-11-30).
+
+    evidence = (cosine + share) / 2, plus `CUE` for each of: said by a named speaker, of a named date, tells a time when
+               the query asks for one; minus `CUE` for a turn that only asks
+    order    = evidence + shortness * (what the neighbours of the session lend - its mean over such rows) + 1 if exact
+
+A short turn borrows from its neighbours, a long message stands on its own; without that the chat cues cost long
+messages more than they give chats. Order and score are two things: `score` is the row's own evidence (`scoring`),
+`order` may lift a row by what stands around it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+import regex
+
+from loom_memory.domain.query_cues import QueryCues
+from loom_memory.domain.scoring import MATCH, score
+
+POOL_SIZE = 60
+"""Rows to take from each leg. Source: as `CUE`; 50 to 200 within .005 of recall@10, and each row costs time."""
+
+SEED_COUNT = 12
+"""Best rows whose session neighbours are worth reading. Source: as `CUE`; 12 to 40 within .005 of recall@10."""
+
+WINDOW = 5
+"""Turns before and after a row that are its surroundings. Source: as `CUE`; 3 and 8 alike."""
+
+EXCERPT_CHARS = 400
+"""Characters of the value that `Candidate.text` needs."""
+
+CUE = 0.1
+"""What one cue adds. Source: measured, bench/locomo.py, 2026-11-30; .05 to .15 within .005 of recall@10."""
+
+NEIGHBOUR = 0.2
+"""Share of their evidence that the turns just before and after lend. Source: as `CUE`; .1 to .3 within .01."""
+
+SURROUNDINGS = 0.2
+"""Share that the mean of the best `_BEST` turns of the surroundings lends. Source: as `CUE`; .1 to .6 within .01."""
+
+SHORT_CHARS = 100
+"""A turn up to this length borrows fully from its neighbours, ..."""
+
+LONG_CHARS = 300
+"""... and from this length on not at all. Source: bench, robust method (three sets), 2026-11-30."""
+
+EXACT = 1.0
+"""Lifts a row that holds a whole identifier of the query above every row that does not."""
+
+_BEST = 3
+_ENDS_SENTENCE = regex.compile(r"(?<=[.!?])\s+")
+_TELLS_TIME = regex.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|since|years?|months?|weeks?|weekend"
+    r"|this (?:past|morning)|\d{4}|\d{1,2}(?:st|nd|rd|th)|january|february|march|april|june|july|august|september"
+    r"|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b"
+    r"|昨天|今天|明天|去年|今年|明年|\d[年月日]|昨日|今日|明日|어제|오늘|내일|작년",
+    regex.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row that some leg found, or a session neighbour of one.
+
+    Attributes:
+        key: The row's identity; orders ties.
+        cosine: Best cosine over the row's chunks; None = not known (no vector leg, no vector, or outside its pool).
+        bm25: From the lexical leg; 0 when it did not return the row. Breaks ties.
+        share: From the lexical leg, 0 to 1; 0 when it did not return the row.
+        exact: From the lexical leg: the row holds a whole identifier of the query.
+        speaker: Whose words; may be empty.
+        session: What names the session (its user included); empty = none, so the row has no neighbours.
+        position: Ordinal of the row in its session by time; None = not known, so the row has no neighbours.
+        at: event_time, else created_at.
+        chars: Length of the value.
+        text: The value, or its first `EXCERPT_CHARS` characters.
+    """
+
+    key: tuple[str, ...]
+    cosine: float | None = None
+    bm25: float = 0.0
+    share: float = 0.0
+    exact: bool = False
+    speaker: str = ""
+    session: tuple[str, ...] = ()
+    position: int | None = None
+    at: datetime | None = None
+    chars: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate in its place.
+
+    Attributes:
+        candidate: The row.
+        order: The fused value; only its order within one search means anything.
+        score: The shown score, 0 to 1, of the row's own evidence.
+        is_low: True when neither the row nor a direct neighbour of it answers the query: not to be shown as a hit.
+    """
+
+    candidate: Candidate
+    order: float
+    score: float
+    is_low: bool
+
+
+def seeds(candidates: Sequence[Candidate], cues: QueryCues) -> list[Candidate]:
+    """Returns the `SEED_COUNT` candidates whose session neighbours (`WINDOW` each way) are worth reading, best first.
+
+    Only short rows with a session qualify: the others borrow nothing. `position` need not be known yet.
+    """
+    evidence = _evidence(candidates, cues)
+    order = sorted(range(len(candidates)), key=lambda index: (-evidence[index], candidates[index].key))
+    chosen = [candidates[index] for index in order if _borrowing(candidates[index]) > 0]
+    return chosen[:SEED_COUNT]
+
+
+def rank(candidates: Sequence[Candidate], cues: QueryCues, *, noise_floor: float) -> list[Ranked]:
+    """Orders candidates, best first; those that are `is_low` keep their place and carry the mark.
+
+    Ties go to the higher BM25, then to the later row, then to the lower key.
+
+    Args:
+        candidates: Both pools and the neighbours of the seeds, each key once.
+        cues: The cues of the query.
+        noise_floor: Cosine under which the embedder's pairs are unrelated.
+    """
+    evidence = _evidence(candidates, cues)
+    scores = [score(candidate.cosine, candidate.share, noise_floor=noise_floor) for candidate in candidates]
+    matches = [own >= MATCH for own in scores]
+    lent, is_supported = _lent(candidates, evidence, matches)
+    borrows = [_borrowing(candidate) for candidate in candidates]
+    # Centred on the rows that borrow, so that standing in a session is no bonus in itself.
+    mean_lent = sum(lent[i] for i, share in enumerate(borrows) if share) / max(1, sum(share > 0 for share in borrows))
+    ranked = [
+        Ranked(
+            candidate,
+            evidence[i] + borrows[i] * (lent[i] - mean_lent) + (EXACT if candidate.exact else 0.0),
+            scores[i],
+            not (matches[i] or candidate.exact or is_supported[i]),
+        )
+        for i, candidate in enumerate(candidates)
+    ]
+    return sorted(ranked, key=_place)
+
+
+def _place(hit: Ranked) -> tuple[float, float, float, tuple[str, ...]]:
+    at = hit.candidate.at.timestamp() if hit.candidate.at else 0.0
+    return -round(hit.order, 6), -hit.candidate.bm25, -at, hit.candidate.key
+
+
+def _evidence(candidates: Sequence[Candidate], cues: QueryCues) -> list[float]:
+    """Returns each candidate's own evidence with its cues; what only one leg can know is not held against a row."""
+    known = [candidate.cosine for candidate in candidates if candidate.cosine is not None]
+    # A row outside the vector pool is no closer than the pool's last.
+    unknown = min(known, default=0.0)
+    return [
+        ((unknown if candidate.cosine is None else candidate.cosine) + candidate.share) / 2 + _cues(candidate, cues)
+        for candidate in candidates
+    ]
+
+
+def _cues(candidate: Candidate, cues: QueryCues) -> float:
+    count = 0.0
+    if candidate.speaker in cues.speakers:
+        count += 1
+    if candidate.at is not None and any(cue.fits(candidate.at.date()) for cue in cues.dates):
+        count += 1
+    if cues.asks_when and _TELLS_TIME.search(candidate.text):
+        count += 1
+    return CUE * (count - _shortness(candidate) * _asking(candidate.text))
+
+
+def _shortness(candidate: Candidate) -> float:
+    """Returns 1 for a one-line text, 0 for a long message."""
+    return min(1.0, max(0.0, (LONG_CHARS - candidate.chars) / (LONG_CHARS - SHORT_CHARS)))
+
+
+def _borrowing(candidate: Candidate) -> float:
+    """Returns the share of its neighbours' evidence that a row takes: none without a session."""
+    return _shortness(candidate) if candidate.session else 0.0
+
+
+def _asking(text: str) -> float:
+    """Returns the share of sentences that ask, for a text that ends with a question; else 0."""
+    text = text.rstrip()
+    if not text.endswith(("?", "？")):
+        return 0.0
+    sentences: list[str] = _ENDS_SENTENCE.split(text)
+    return sum(sentence.endswith(("?", "？")) for sentence in sentences) / len(sentences)
+
+
+def _lent(
+    candidates: Sequence[Candidate], evidence: Sequence[float], matches: Sequence[bool]
+) -> tuple[list[float], list[bool]]:
+    """Returns what each candidate's neighbours lend it, and whether a direct neighbour is a match."""
+    lent = [0.0] * len(candidates)
+    is_supported = [False] * len(candidates)
+    placed = [i for i, candidate in enumerate(candidates) if candidate.session and candidate.position is not None]
+    for _, members in groupby(sorted(placed, key=lambda i: candidates[i].session), key=lambda i: candidates[i].session):
+        at = {candidates[i].position or 0: i for i in members}
+        # A turn that no leg found and nobody read counts as no evidence.
+        told = {position: evidence[i] for position, i in at.items()}
+        for position, i in at.items():
+            beside = told.get(position - 1, 0.0) + told.get(position + 1, 0.0)
+            around = [told.get(place, 0.0) for place in range(position - WINDOW, position + WINDOW + 1)]
+            around.sort(reverse=True)
+            lent[i] = NEIGHBOUR * beside + SURROUNDINGS * sum(around[:_BEST]) / _BEST
+            if _borrowing(candidates[i]) > 0:
+                is_supported[i] = any(matches[at[place]] for place in (position - 1, position + 1) if place in at)
+    return lent, is_supported

@@ -1,0 +1,1 @@
+"""The tables of memory, as numbered SQL files."""

@@ -1,0 +1,1 @@
+"""Repositories: one per table, and all SQL."""

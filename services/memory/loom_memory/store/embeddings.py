@@ -1,0 +1,198 @@
+"""The table `memory_embeddings`: the vectors of every memory, by chunk."""
+
+# ruff: noqa: S608  (what is put together are constants of this package; every value is bound)
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from loom_common.call import Scope
+from loom_common.clickhouse import ClickHouse, Table, own_write_reads
+from loom_memory.domain.memory import Filter, Identity
+from loom_memory.store.columns import IDENTITIES, IDENTITY, KEY_RANGE, KeyRange, key_range_parameters
+from loom_memory.store.memories import POINT_READ, filter_parameters, user_and_session
+from loom_memory.store.memory_sql import LIVE_VERSIONS, OF_USER_AND_SESSION
+from loom_memory.store.versions import Placed
+
+_TIME: Final = "Nullable(DateTime64(3, 'UTC'))"
+
+TABLE: Final = Table.of(
+    "memory_embeddings",
+    org="LowCardinality(String)",
+    namespace="LowCardinality(String)",
+    embedding_model="LowCardinality(String)",
+    memory_key="String",
+    user_id="String",
+    session_id="String",
+    chunk="UInt16",
+    version="UInt64",
+    start_offset="UInt32",
+    end_offset="UInt32",
+    embedding="Array(Float32)",
+    embedding_dim="UInt16",
+    status="LowCardinality(String)",
+    invalid_at=_TIME,
+    attestation="LowCardinality(String)",
+    embed_retry_at=_TIME,
+)
+
+# A scan of 100k vectors is one task unless the engine is told to split it (61 ms then, 39 so; measured).
+_PARALLEL: Final = {
+    "max_threads": 2,
+    "merge_tree_min_rows_for_concurrent_read": 1,
+    "merge_tree_min_bytes_for_concurrent_read": 1,
+}
+
+_SCOPE: Final = "org = {org:String} AND namespace = {namespace:String} AND embedding_model = {model:String}"
+_DISTANCE: Final = "1 - cosineDistance(embedding, {vector:Array(Float32)}) AS cosine"
+_MODEL: Final = "embedding_dim = {dim:UInt16}"
+
+# Plain, without FINAL and without a join, which cost more than reading some rows too many: the caller checks them.
+_SCAN: Final = f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+WHERE {_SCOPE} AND {_MODEL}
+    AND {OF_USER_AND_SESSION}
+ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT {{limit:UInt32}}"""
+
+_SCAN_LIVE: Final = f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+WHERE {_SCOPE} AND {_MODEL} AND ({IDENTITY}, version) IN ({LIVE_VERSIONS})
+ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT 1 BY {IDENTITY} LIMIT {{limit:UInt32}}"""
+
+_OF: Final = f"""SELECT {IDENTITY}, version, max(cosine) FROM (
+    SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+    WHERE {_SCOPE} AND {_MODEL} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}}
+)
+GROUP BY {IDENTITY}, version"""
+
+_SCOPES: Final = "SELECT org, namespace FROM memory_embeddings GROUP BY org, namespace ORDER BY org, namespace"
+
+# Rows of no current version: superseded, deleted, or of a write that did not end.
+_STALE: Final = f"""SELECT DISTINCT {IDENTITY}, version FROM memory_embeddings
+WHERE {KEY_RANGE} AND version < {{before:UInt64}} AND ({IDENTITY}, version) NOT IN (
+    SELECT {IDENTITY}, version FROM memory FINAL WHERE {KEY_RANGE} AND tombstoned_at IS NULL)
+ORDER BY {IDENTITY}, version LIMIT {{limit:UInt32}}"""
+
+_REMOVE: Final = f"""ALTER TABLE memory_embeddings DELETE
+WHERE org = {{org:String}} AND namespace = {{namespace:String}}
+    AND ({IDENTITY}, version) IN {{stale:Array(Tuple(String, String, String, UInt64))}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedChunk:
+    """One chunk of a version.
+
+    Attributes:
+        start_offset: Code point at which the chunk begins in the value.
+        end_offset: Code point behind its last.
+        vector: float32 [dim], of unit length.
+    """
+
+    scope: Scope
+    identity: Identity
+    version: int
+    chunk: int
+    start_offset: int
+    end_offset: int
+    vector: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorHit:
+    """One chunk near a query; `version` says which version of the memory it belongs to."""
+
+    identity: Identity
+    version: int
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query as the embedder sees it; only rows of the same model are compared."""
+
+    model: str
+    vector: Sequence[float]
+
+
+class EmbeddingRepository:
+    """Owns the table `memory_embeddings`; no other class names it."""
+
+    def __init__(self, ch: ClickHouse) -> None:
+        self._ch = ch
+        self._reads = own_write_reads(ch)
+
+    async def insert(self, model: str, chunks: Sequence[EmbeddedChunk]) -> None:
+        """Stores chunks."""
+        await self._ch.insert(TABLE, [_row(model, chunk) for chunk in chunks])
+
+    async def nearest(self, scope: Scope, wanted: Filter, query: QueryVector, limit: int) -> list[VectorHit]:
+        """Returns the nearest chunks of any version, best first; of the filter only user and session count.
+
+        A memory may come more than once, and what is superseded or deleted comes too.
+        """
+        parameters = {**_query(scope, query), **user_and_session(wanted), "limit": limit}
+        return await self._hits(_SCAN, parameters)
+
+    async def nearest_live(
+        self, scope: Scope, wanted: Filter, now: datetime, query: QueryVector, limit: int
+    ) -> list[VectorHit]:
+        """Returns the nearest memories that the whole filter admits, best first, each once, by its best chunk."""
+        parameters = {**filter_parameters(scope, wanted, now), **_query(scope, query), "limit": limit}
+        return await self._hits(_SCAN_LIVE, parameters)
+
+    async def cosines(
+        self, scope: Scope, query: QueryVector, identities: Sequence[Identity]
+    ) -> dict[tuple[Identity, int], float]:
+        """Returns the best cosine of each version of `identities` that has vectors."""
+        if not identities:
+            return {}
+        hits = await self._hits(_OF, {**_query(scope, query), "identities": list(identities)}, POINT_READ)
+        return {(hit.identity, hit.version): hit.cosine for hit in hits}
+
+    async def scopes(self) -> list[Scope]:
+        """Returns every namespace that has vectors."""
+        return [Scope(*row) for row in await self._ch.query(_SCOPES)]
+
+    async def stale(self, keys: KeyRange, before: int, limit: int) -> list[Placed]:
+        """Returns versions older than `before` that have rows here and are not current."""
+        rows = await self._ch.query(_STALE, {**key_range_parameters(keys), "before": before, "limit": limit})
+        return [(Identity(*row[:3]), row[3]) for row in rows]
+
+    async def remove(self, scope: Scope, stale: Sequence[Placed]) -> None:
+        """Removes versions, in the background of the store."""
+        gone = [(*identity, version) for identity, version in stale]
+        await self._ch.command(_REMOVE, {"org": scope.org, "namespace": scope.namespace, "stale": gone})
+
+    async def _hits(
+        self, sql: str, parameters: dict[str, object], settings: Mapping[str, int] = _PARALLEL
+    ) -> list[VectorHit]:
+        rows = await self._ch.query(sql, parameters, settings={**settings, **self._reads})
+        return [VectorHit(Identity(*row[:3]), row[3], row[4]) for row in rows]
+
+
+def _query(scope: Scope, query: QueryVector) -> dict[str, object]:
+    return {
+        "org": scope.org,
+        "namespace": scope.namespace,
+        "model": query.model,
+        "dim": len(query.vector),
+        "vector": list(query.vector),
+    }
+
+
+def _row(model: str, chunk: EmbeddedChunk) -> tuple[object, ...]:
+    return (
+        chunk.scope.org,
+        chunk.scope.namespace,
+        model,
+        *chunk.identity,
+        chunk.chunk,
+        chunk.version,
+        chunk.start_offset,
+        chunk.end_offset,
+        chunk.vector,
+        len(chunk.vector),
+        "",
+        None,
+        "",
+        None,
+    )

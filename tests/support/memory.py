@@ -1,0 +1,129 @@
+"""Memory's use cases over a real engine and a deterministic embedder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loom_common.auth.directory import Directory, FakeDirectory, NamespaceInfo
+from loom_common.call import Scope
+from loom_common.clickhouse import ClickHouse
+from loom_common.clock import Clock
+from loom_common.errors import LoomError
+from loom_common.migrations import migrate
+from loom_memory.app.embedding_fake import FakeEmbedding
+from loom_memory.app.read import Page
+from loom_memory.app.search import SearchMode, SearchQuery
+from loom_memory.app.write import Draft, Outcome, Written
+from loom_memory.domain.memory import Content, Filter, Identity, Memory, SearchResult
+from loom_memory.settings import MemorySettings
+from loom_memory.wiring import MemoryParts, build_parts
+
+# Words without a letter in common that mean the same, so that a test can search by paraphrase alone.
+CONCEPTS: Mapping[str, str] = {
+    "automobile": "car",
+    "vehicle": "car",
+    "physician": "doctor",
+    "residence": "home",
+    "house": "home",
+    "beverage": "coffee",
+    "espresso": "coffee",
+    "purchased": "bought",
+    "acquired": "bought",
+}
+
+
+@dataclass(slots=True)
+class MemoryHarness:
+    """One process's memory, addressed as a caller would."""
+
+    ch: ClickHouse
+    parts: MemoryParts
+    embedding: FakeEmbedding
+    scope: Scope = field(default_factory=lambda: Scope("acme", "team"))
+
+    async def set(
+        self,
+        key: str,
+        value: str,
+        *,
+        user_id: str = "",
+        session_id: str = "",
+        expected: int | None = None,
+        scope: Scope | None = None,
+        **more: object,
+    ) -> Written:
+        draft = Draft(Identity(key, user_id, session_id), Content(value, **more), expected)  # type: ignore[arg-type]  # any field
+        return await self.parts.writer.set_one(scope or self.scope, draft, "human:test")
+
+    async def set_many(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        return await self.parts.writer.set_many(self.scope, drafts, "human:test")
+
+    async def fill(self, values: Mapping[str, str], **more: object) -> None:
+        """Stores many memories, 500 at a time."""
+        drafts = [self.draft(key, value, **more) for key, value in values.items()]  # type: ignore[arg-type]  # as `draft`
+        for first in range(0, len(drafts), 500):
+            for outcome in await self.set_many(drafts[first : first + 500]):
+                if isinstance(outcome, LoomError):
+                    raise outcome
+
+    @staticmethod
+    def draft(
+        key: str,
+        value: str,
+        *,
+        user_id: str = "",
+        session_id: str = "",
+        expected: int | None = None,
+        **more: object,
+    ) -> Draft:
+        content = Content(value, **more)  # type: ignore[arg-type]  # any field of Content
+        return Draft(Identity(key, user_id, session_id), content, expected)
+
+    async def get(self, key: str, user_id: str = "", session_id: str = "") -> Memory | None:
+        return await self.parts.reader.get(self.scope, Identity(key, user_id, session_id))
+
+    async def delete(self, key: str, user_id: str = "", session_id: str = "", expected: int | None = None) -> bool:
+        identity = Identity(key, user_id, session_id)
+        return await self.parts.writer.delete(self.scope, identity, "human:test", expected_version=expected)
+
+    async def history(self, key: str, page_size: int = 50, page_token: str = "") -> Page:
+        return await self.parts.reader.history(self.scope, Identity(key), page_size=page_size, page_token=page_token)
+
+    async def list_all(self, page_size: int = 50, wanted: Filter | None = None) -> list[Memory]:
+        found: list[Memory] = []
+        token = ""
+        while True:
+            page = await self.parts.reader.list(self.scope, wanted or Filter(), page_size=page_size, page_token=token)
+            found += page.memories
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def search(
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        mode: SearchMode = SearchMode.HYBRID,
+        wanted: Filter | None = None,
+        scope: Scope | None = None,
+    ) -> SearchResult:
+        return await self.parts.search.search(scope or self.scope, SearchQuery(text, wanted or Filter(), top_k, mode))
+
+    async def found(self, text: str, **more: object) -> list[str]:
+        """Returns the keys of the hits that are not low."""
+        result = await self.search(text, **more)  # type: ignore[arg-type]  # as `search`
+        return [hit.memory.identity.key for hit in result.hits if not hit.low]
+
+
+async def memory_over(
+    ch: ClickHouse,
+    embedding: FakeEmbedding | None = None,
+    clock: Clock | None = None,
+    directory: Directory | None = None,
+) -> MemoryHarness:
+    """Returns one process's memory over `ch`, its tables made."""
+    await migrate(ch, "memory", "loom_memory")
+    embedding = embedding or FakeEmbedding(CONCEPTS, dim=256)
+    directory = directory or FakeDirectory([NamespaceInfo("acme", "team"), NamespaceInfo("acme", "home")])
+    parts = build_parts(ch, embedding, directory, MemorySettings(), clock)
+    return MemoryHarness(ch, parts, embedding)
