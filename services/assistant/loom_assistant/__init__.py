@@ -1,0 +1,1 @@
+"""Loom's assistant service."""

@@ -1,0 +1,1 @@
+"""Loom's insights service: the ledger, usage and analysis."""

@@ -1,0 +1,45 @@
+"""Recording calls, and telling what they spent."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from loom_common.call import Scope
+from loom_common.clock import Clock
+from loom_insights.domain.ledger import LedgerEntry
+from loom_insights.domain.usage import GroupBy, Span, UsageGroup
+
+
+class Ledger(Protocol):
+    """Keeps one row per call."""
+
+    async def add(self, entries: Sequence[LedgerEntry]) -> None:
+        """Stores entries."""
+
+    async def summary(self, scope: Scope, span: Span, group_by: GroupBy) -> list[UsageGroup]:
+        """Returns what each group spent in a namespace, most calls first."""
+        ...
+
+
+class UsageAccounts:
+    """Writes the ledger and sums it."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    async def record(self, entries: Sequence[LedgerEntry]) -> int:
+        """Stores entries and returns their number."""
+        await self._ledger.add(entries)
+        return len(entries)
+
+    async def summarize(
+        self, scope: Scope, since: datetime | None, until: datetime | None, group_by: GroupBy
+    ) -> tuple[Span, list[UsageGroup]]:
+        """Returns the span that was read and what each group spent in it.
+
+        Raises:
+            InvalidArgument: The span is empty, runs backwards or is too long.
+        """
+        span = Span.of(since, until, self._clock.now())
+        return span, await self._ledger.summary(scope, span, group_by)

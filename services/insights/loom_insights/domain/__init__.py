@@ -1,0 +1,1 @@
+"""Rules of the ledger: what a row is and which spans may be read."""

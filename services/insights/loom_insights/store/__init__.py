@@ -1,0 +1,1 @@
+"""The tables of insights; the only place with SQL."""
