@@ -1,0 +1,1 @@
+"""Loom's gateway: HTTP and MCP in, gRPC out, identity."""

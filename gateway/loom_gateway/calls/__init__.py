@@ -1,0 +1,1 @@
+"""A call's way through the gateway: who asks, which service answers, what is recorded."""

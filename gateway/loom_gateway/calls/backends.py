@@ -1,0 +1,72 @@
+"""The services behind the gateway, by the name that owns an operation."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import grpc.aio
+from google.protobuf import message_factory
+from google.protobuf.message import Message
+
+from loom_common.call import Call
+from loom_common.errors import LoomError, UnknownOp, from_rpc_error
+from loom_common.ops import OpSpec
+
+
+class Backends(Protocol):
+    """Answers operations."""
+
+    async def invoke(self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]) -> Message:
+        """Returns the owning service's answer. What it spent is added to the call's usage.
+
+        Args:
+            spec: Operation to call.
+            request: Its request.
+            call: The running call: its deadline, token and attribution go along.
+            headers: Further metadata.
+
+        Raises:
+            LoomError: What the service answered, or that it cannot be reached.
+        """
+        ...
+
+
+class GrpcBackends:
+    """Calls services over channels of `loom_common.channel`, which carry the call's credentials, deadline and trace.
+
+    Args:
+        channels: One channel for each name that owns operations, such as `memory`.
+    """
+
+    def __init__(self, channels: Mapping[str, grpc.aio.Channel]) -> None:
+        self._channels = dict(channels)
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message, Message]] = {}
+
+    @property
+    def channels(self) -> Mapping[str, grpc.aio.Channel]:
+        """The channels, by service."""
+        return self._channels
+
+    async def invoke(self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]) -> Message:
+        """See `Backends.invoke`."""
+        method = self._methods.get(spec.method) or self._open(spec)
+        try:
+            return await method(request, timeout=call.time_left_s(), metadata=tuple(headers.items()))
+        except grpc.aio.AioRpcError as error:
+            # Channels translate errors themselves; one made elsewhere may not.
+            raise from_rpc_error(error) from error
+
+    def _open(self, spec: OpSpec) -> "grpc.aio.UnaryUnaryMultiCallable[Message, Message]":
+        channel = self._channels.get(spec.owner)
+        if channel is None:
+            raise _not_served(spec)
+        method: grpc.aio.UnaryUnaryMultiCallable[Message, Message] = channel.unary_unary(
+            spec.method,
+            request_serializer=message_factory.GetMessageClass(spec.request).SerializeToString,
+            response_deserializer=message_factory.GetMessageClass(spec.response).FromString,
+        )
+        self._methods[spec.method] = method
+        return method
+
+
+def _not_served(spec: OpSpec) -> LoomError:
+    return UnknownOp(f"No service of this deployment answers {spec.name}.", detail={"op": spec.name})

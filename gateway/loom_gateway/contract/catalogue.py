@@ -1,0 +1,57 @@
+"""The operations that the gateway offers, each with the reader of its requests."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from loom_common.ops import OpSpec, public_ops
+from loom_gateway.contract.requests import RequestReader
+
+_EVERY_SERVICE = "common"
+
+
+@dataclass(frozen=True)
+class PublicOp:
+    """One operation that callers from outside may use."""
+
+    spec: OpSpec
+
+    @property
+    def name(self) -> str:
+        """Its name, which is its route."""
+        return self.spec.name
+
+    @cached_property
+    def reader(self) -> RequestReader:
+        """Reads its requests as HTTP callers write them."""
+        return RequestReader(self.spec.request)
+
+
+class Catalogue(Mapping[str, PublicOp]):
+    """Public operations by name, in the order of the contract.
+
+    Left out are operations for services alone, what every service answers about itself, and streams, which neither
+    `POST /v1/{op}` nor a tool call can carry.
+    """
+
+    def __init__(self, specs: Mapping[str, OpSpec] | None = None) -> None:
+        found = public_ops() if specs is None else specs
+        self._ops = {name: PublicOp(spec) for name, spec in found.items() if _is_offered(spec)}
+
+    def __getitem__(self, name: str) -> PublicOp:
+        return self._ops[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+
+def _is_offered(spec: OpSpec) -> bool:
+    return (
+        not spec.internal
+        and spec.owner != _EVERY_SERVICE
+        and not spec.request_streaming
+        and not spec.response_streaming
+    )

@@ -1,0 +1,1 @@
+"""HTTP in: the routes of the gateway and what guards them."""

@@ -1,0 +1,1 @@
+"""Rules of identity: pure functions over claims, tokens and namespaces."""

@@ -1,0 +1,1 @@
+"""The tables of identity, one repository each."""

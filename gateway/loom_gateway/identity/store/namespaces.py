@@ -1,0 +1,108 @@
+"""The table of namespaces."""
+
+from collections.abc import Sequence
+
+from loom_common.clickhouse import ClickHouse, Table, own_write_reads
+from loom_gateway.identity.domain.namespaces import Namespace
+
+_TABLE = Table.of(
+    "namespaces",
+    quorum=True,
+    org="LowCardinality(String)",
+    name="String",
+    kind="LowCardinality(String)",
+    owner="String",
+    restricted="Bool",
+    created_at="DateTime64(3, 'UTC')",
+    created_by="String",
+    updated_at="DateTime64(3, 'UTC')",
+    version="UInt64",
+)
+
+_COLUMNS = "org, name, kind, owner, restricted, created_at"
+
+# The live predicate of this table is `tombstoned_at IS NULL`, read under FINAL.
+_NAMED = f"""SELECT {_COLUMNS} FROM namespaces FINAL
+WHERE org = {{org:String}} AND name IN {{names:Array(String)}} AND tombstoned_at IS NULL ORDER BY name"""  # noqa: S608 - column names
+
+_OWNED = f"""SELECT {_COLUMNS} FROM namespaces FINAL
+WHERE org = {{org:String}} AND owner = {{owner:String}} AND owner != '' AND tombstoned_at IS NULL
+ORDER BY created_at, name LIMIT {{limit:UInt32}}"""  # noqa: S608 - column names
+
+_PAGE = f"""SELECT {_COLUMNS} FROM namespaces FINAL
+WHERE org = {{org:String}} AND name > {{after:String}} AND name NOT IN {{leading:Array(String)}}
+AND (restricted = 0 OR {{restricted_too:Bool}})
+AND (empty({{kinds:Array(String)}}) OR kind IN {{kinds:Array(String)}}) AND tombstoned_at IS NULL
+ORDER BY name LIMIT {{limit:UInt32}}"""  # noqa: S608 - column names
+
+_VERSION = "SELECT max(version) FROM namespaces WHERE org = {org:String} AND name = {name:String}"
+
+
+class NamespaceRepository:
+    """Owns the `namespaces` table; no other class names it."""
+
+    def __init__(self, ch: ClickHouse) -> None:
+        self._ch = ch
+
+    async def named(self, org: str, names: Sequence[str]) -> dict[str, Namespace]:
+        """Returns those of `names` that exist, by name."""
+        rows = await self._ch.query(_NAMED, {"org": org, "names": list(names)}, settings=own_write_reads(self._ch))
+        return {space.name: space for space in (Namespace(*row) for row in rows)}
+
+    async def owned_by(self, org: str, owner: str, limit: int) -> list[Namespace]:
+        """Returns the namespaces that a subject owns, the oldest first, ties by name."""
+        rows = await self._ch.query(
+            _OWNED, {"org": org, "owner": owner, "limit": limit}, settings=own_write_reads(self._ch)
+        )
+        return [Namespace(*row) for row in rows]
+
+    async def page(
+        self,
+        org: str,
+        *,
+        limit: int,
+        after: str = "",
+        leading: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        restricted_too: bool = False,
+    ) -> list[Namespace]:
+        """Returns namespaces in the order of their names, from behind `after`, without those in `leading`.
+
+        Args:
+            org: Organisation to read.
+            limit: Most namespaces to return.
+            after: Name behind which the page begins; empty for the first page.
+            leading: Names that were listed before these.
+            kinds: Keeps these kinds; empty keeps all.
+            restricted_too: Whether restricted ones are listed.
+        """
+        parameters = {
+            "org": org,
+            "after": after,
+            "leading": list(leading),
+            "kinds": list(kinds),
+            "restricted_too": restricted_too,
+            "limit": limit,
+        }
+        rows = await self._ch.query(_PAGE, parameters, settings=own_write_reads(self._ch))
+        return [Namespace(*row) for row in rows]
+
+    async def version(self, org: str, name: str) -> int:
+        """Returns the version of the row of that name, a tombstone's too, or 0 where there never was one."""
+        rows = await self._ch.query(_VERSION, {"org": org, "name": name}, settings=own_write_reads(self._ch))
+        return int(rows.scalar())
+
+    async def add(self, space: Namespace, *, created_by: str, version: int) -> None:
+        """Stores a namespace that does not exist; `version` is above that of any earlier row of its name."""
+        row = (
+            space.org,
+            space.name,
+            space.kind,
+            space.owner,
+            space.restricted,
+            space.created_at,
+            created_by,
+            space.created_at,
+            version,
+        )
+        await self._ch.insert(_TABLE, [row])

@@ -1,0 +1,1 @@
+"""MCP in: tools made from the contract, served over streamable HTTP without sessions."""

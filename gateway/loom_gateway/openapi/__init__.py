@@ -1,0 +1,1 @@
+"""OpenAPI out: the contract as HTTP callers' tools read it."""

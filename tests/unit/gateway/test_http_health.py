@@ -1,0 +1,14 @@
+"""How the whole fares, from how each dependency does."""
+
+import pytest
+
+from loom_gateway.http.health import Check, HealthReport
+
+
+@pytest.mark.parametrize(("severity", "status"), [("warning", "ok"), ("error", "degraded")])
+def test_a_problem_that_is_an_error_degrades_the_whole_and_a_warning_does_not(severity: str, status: str) -> None:
+    problem = {"code": "fake_embedder", "service": "embedding", "severity": severity, "message": "m"}
+    embedding = Check(ok=True, required=False, problems=(problem,))  # type: ignore[arg-type]  # a JSON object is invariant
+    report = HealthReport("0.1.0", {"clickhouse": Check(ok=True, required=True), "embedding": embedding})
+    assert report.to_json()["status"] == status
+    assert report.ready

@@ -1,0 +1,17 @@
+"""What each toolset leaves of the arguments of its tools."""
+
+import pytest
+
+from loom_gateway.contract.catalogue import Catalogue
+from loom_gateway.mcp.toolsets import Toolset, tools_of
+
+TOOLS = {toolset: tools_of(Catalogue(), toolset) for toolset in Toolset}
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS[Toolset.ASSISTANT]))
+def test_the_assistant_names_no_namespace_because_it_has_one(name: str) -> None:
+    assert "namespace" not in TOOLS[Toolset.ASSISTANT][name].tool.input_schema["properties"]
+
+
+def test_an_agent_that_writes_may_name_the_namespace() -> None:
+    assert "namespace" in TOOLS[Toolset.DEFAULT]["memory_get"].tool.input_schema["properties"]
