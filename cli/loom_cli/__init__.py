@@ -1,0 +1,5 @@
+"""The `loom` command."""
+
+from importlib.metadata import version
+
+__version__ = version("loom-cli")

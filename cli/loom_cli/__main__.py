@@ -1,0 +1,71 @@
+"""Entry point of the `loom` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from loom_cli import __version__, memories, status, tokens, up
+from loom_cli.console import OUT, CommandError, fail
+
+app = typer.Typer(
+    help="Loom: a memory server for AI agents and the people who run them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.command("status")(status.status)
+app.add_typer(tokens.app, name="token")
+app.add_typer(memories.app, name="memory")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        OUT.print(f"loom {__version__}", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Loom: a memory server for AI agents and the people who run them."""
+
+
+def main() -> None:
+    """Runs the command; what a person can mend is one line, never a trace."""
+    try:
+        app()
+    except Exception as error:
+        message = _mendable(error)
+        if message is None:
+            raise
+        try:
+            fail(message)
+        except typer.Exit as end:
+            sys.exit(end.exit_code)
+
+
+def _mendable(error: Exception) -> str | None:
+    """Returns what a person can do about an error, or None for a fault of the program."""
+    if isinstance(error, CommandError):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "Loom did not answer in time; `loom status` tells how it fares"
+    # Loaded only when something failed, so that a command which works need not wait for them.
+    from loom_client import LoomError as ClientError
+    from loom_common.clickhouse import StorageStartError
+    from loom_common.errors import LoomError
+    from loom_common.server import ListenError
+    from loom_common.settings import SettingsError
+
+    if isinstance(error, ClientError):
+        return error.message or str(error)
+    return str(error) if isinstance(error, (SettingsError, StorageStartError, ListenError, LoomError)) else None
+
+
+if __name__ == "__main__":
+    main()

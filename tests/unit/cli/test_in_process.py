@@ -1,0 +1,35 @@
+"""Services in one process: how they start and stop together."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from loom_cli.in_process import Part, _Running
+from loom_common.settings import LoomSettings
+
+
+async def test_a_service_that_still_starts_is_cut_short_and_closed() -> None:
+    opened, closed = asyncio.Event(), asyncio.Event()
+
+    class NeverReady:
+        async def wait_ready(self, timeout_s: float) -> bool:
+            opened.set()
+            await asyncio.sleep(timeout_s)
+            return False
+
+    @asynccontextmanager
+    async def open_service(settings: Any, ch: Any) -> AsyncIterator[NeverReady]:  # Any: neither is used
+        try:
+            yield NeverReady()
+        finally:
+            closed.set()
+
+    nothing: Any = None
+    service = _Running(Part("slow", LoomSettings, open_service), nothing, nothing)
+    start = asyncio.create_task(service.start())
+    async with asyncio.timeout(5):
+        await opened.wait()
+        start.cancel()
+        await service.stop()
+    assert closed.is_set()
