@@ -1,0 +1,177 @@
+"""Latency: how long do set and search take at 1,000, 10,000 and 100,000 memories, through the gateway?
+
+Loom is called over HTTP by its Python client, so that its figures hold everything: HTTP, authentication, gRPC, the
+embedding and the durable write. The peers are libraries called in their own process, with vectors made before and by
+the same model; the embedding that Loom's figures hold is reported apart.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from bench import results
+from bench.datasets import locomo
+from bench.measures import percentiles
+from bench.references import Embedder, Scores
+from bench.server import WORK, RunningLoom, loom
+from loom_client import Loom, LoomError, MemoryInput
+
+PEERS: Final = ("mem0", "chroma")
+
+_TIMED: Final = 200
+_WARM_UP: Final = 20
+_BATCH: Final = 100
+_CLIENTS: Final = (1, 4, 16)
+_THROUGHPUT_S: Final = 5.0
+_USER: Final = "u1"
+
+
+def run(data: Path, sizes: Sequence[int], *, with_peers: bool) -> None:
+    """Runs the benchmark at each size and saves its figures as they come."""
+    figures: dict[str, Any] = results.load("latency") or {}
+    rows: dict[str, Any] = figures.get("sizes", {})
+    for size in sizes:
+        texts, queries = _corpus(data, size)
+        measured: dict[str, Any] = {"loom": _measure_loom(texts, queries)}
+        if with_peers:
+            measured |= {peer: _measure_peer(peer, texts, queries) for peer in PEERS}
+        rows[str(size)] = measured
+        results.save("latency", {"sizes": rows})
+        for system, found in measured.items():
+            print(size, system, json.dumps(found))
+
+
+def _corpus(data: Path, size: int) -> tuple[list[str], list[str]]:
+    """Returns `size` distinct texts, turns of LoCoMo with a running number where they repeat, and its questions."""
+    conversations = locomo(data)
+    turns = [f"{turn.speaker}: {turn.text}" for talk in conversations for turn in talk.turns if turn.text]
+    rounds = range(size + _TIMED)
+    texts = [turns[i % len(turns)] + (f" (note {i})" if i >= len(turns) else "") for i in rounds]
+    questions = [question.text for talk in conversations for question in talk.questions]
+    # Every seventh, so that all conversations are asked about.
+    return texts, questions[:: max(1, len(questions) // (_TIMED + _WARM_UP))]
+
+
+def _measure_loom(texts: list[str], queries: list[str]) -> dict[str, Any]:
+    with loom() as server, Loom(server.http_url, server.token, timeout_s=120) as client:
+        stored = texts[:-_TIMED]
+        began = time.perf_counter()
+        for start in range(0, len(stored), _BATCH):
+            client.memory.set_many([MemoryInput(value=text, user_id=_USER) for text in stored[start : start + _BATCH]])
+        bulk_s = time.perf_counter() - began
+        sets = _timed(lambda text: client.memory.set(text, user_id=_USER), texts[-_TIMED:])
+        for query in queries[:_WARM_UP]:
+            client.memory.search(query, user_id=_USER)
+        asked = queries[_WARM_UP : _WARM_UP + _TIMED]
+        searches = _timed(lambda query: client.memory.search(query, user_id=_USER), asked)
+        found = {
+            "set": percentiles(sets),
+            "search": percentiles(searches),
+            "bulk_per_s": round(len(stored) / bulk_s, 1),
+            "throughput_per_s": _throughput(server, queries),
+            "rss_mb": server.rss_bytes() >> 20,
+            "disk_mb": server.disk_bytes() >> 20,
+        }
+        return found | _embedding_alone(server, texts[-_TIMED:], asked)
+
+
+def _embedding_alone(server: RunningLoom, texts: list[str], queries: list[str]) -> dict[str, Any]:
+    embed = Embedder(str(server.model_folder()))
+    embed(texts[:_WARM_UP])
+    return {
+        "embed_text": percentiles(_timed(lambda text: embed([text]), texts)),
+        "embed_query": percentiles(_timed(lambda query: embed([query]), queries)),
+    }
+
+
+def _throughput(server: RunningLoom, queries: list[str]) -> dict[str, dict[str, float]]:
+    """Returns calls per second that 1, 4 and 16 clients get done, each a thread with a connection of its own."""
+    found: dict[str, dict[str, float]] = {"set": {}, "search": {}}
+    for clients in _CLIENTS:
+        found["search"][str(clients)] = _rate(
+            server, clients, lambda client, i: client.memory.search(queries[i % len(queries)], user_id=_USER)
+        )
+        found["set"][str(clients)] = _rate(
+            server, clients, lambda client, i: client.memory.set(f"throughput note {time.time_ns()} {i}", user_id="u2")
+        )
+    return found
+
+
+def _rate(server: RunningLoom, clients: int, work: Callable[[Loom, int], object]) -> float:
+    counts = [0] * clients
+    failures: list[str] = []
+    until = time.perf_counter() + _THROUGHPUT_S
+
+    def one(number: int) -> None:
+        with Loom(server.http_url, server.token, timeout_s=60) as client:
+            try:
+                while time.perf_counter() < until:
+                    work(client, number * 1_000_003 + counts[number])
+                    counts[number] += 1
+            except LoomError as error:
+                failures.append(str(error))
+
+    began = time.perf_counter()
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        sys.exit(f"bench: {failures[0]}")
+    return round(sum(counts) / (time.perf_counter() - began), 1)
+
+
+def _timed(work: Callable[[str], object], items: Sequence[str]) -> list[float]:
+    seconds = []
+    for item in items:
+        began = time.perf_counter()
+        work(item)
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def _measure_peer(peer: str, texts: list[str], queries: list[str]) -> dict[str, Any]:
+    """Measures a peer in a process and an environment of its own; `make bench` does not need it to succeed."""
+    python = _peer_environment()
+    job = WORK / f"{peer}.json"
+    asked = queries[: _WARM_UP + _TIMED]
+    np.save(WORK / "vectors.npy", _vectors(texts + asked))
+    job.write_text(json.dumps({"texts": texts, "queries": asked, "timed": _TIMED, "warm_up": _WARM_UP}), "utf-8")
+    script = Path(__file__).parent / "peers.py"
+    command = [str(python), str(script), peer, str(job), str(WORK / "vectors.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1:] or ["failed"]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def _vectors(texts: list[str]) -> Scores:
+    """Returns the texts' vectors, made by the model that Loom just used; those of an earlier size are kept."""
+    missing = [text for text in dict.fromkeys(texts) if text not in _KNOWN]
+    if missing:
+        _KNOWN.update(zip(missing, Embedder(str(WORK / "model"))(missing), strict=True))
+    return np.stack([_KNOWN[text] for text in texts])
+
+
+_KNOWN: Final[dict[str, Scores]] = {}
+
+
+def _peer_environment() -> Path:
+    """Returns the Python of the peers' environment, made where absent: their packages do not fit beside Loom's."""
+    folder = WORK / "peers"
+    python = folder / "bin" / "python"
+    if not (folder / ".done").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        lock = Path(__file__).parent.parent / "requirements" / "bench-peers.txt"
+        subprocess.run([str(python), "-m", "pip", "install", "-q", "--require-hashes", "-r", str(lock)], check=True)
+        (folder / ".done").touch()
+    return python
