@@ -1,0 +1,17 @@
+"""One whole Loom for all tests of this folder that only call it."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from support.leaks import shown_secrets
+from support.up import UpProcess, loom_up
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+    """A running Loom; tests keep apart by namespace, user or key. Whatever they did, no log shows a secret."""
+    with loom_up(tmp_path_factory.mktemp("up") / "data") as running:
+        yield running
+        assert shown_secrets(httpx.get(f"{running.http_url}/metrics", trust_env=False).text, running.data_dir) == []
+    assert shown_secrets(running.log.read_text(), running.data_dir) == []

@@ -1,0 +1,152 @@
+"""Every public operation against every fault, over HTTP, MCP and raw gRPC, on a whole Loom with its real store.
+
+The requests are made from the contract's descriptors. Each fault has the documented reason, none is a 500, and nothing
+is stored by any of them.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from support.faults import GOOD, INVALID, SQL_TEXT, encoded, grpc_faults, json_faults, takes_any_text, text_fields
+from support.transports import Answer, Sender, Transport, toolset_of
+from support.up import UpProcess, run_loom
+
+from loom_common.errors import Reason
+from loom_common.ops import OpSpec, public_ops
+
+# Every service answers this about itself; it takes nothing and is no operation of the gateway's.
+OPS = {name: spec for name, spec in public_ops().items() if spec.owner != "common"}
+CASES: list[tuple[OpSpec, Transport]] = [
+    (spec, transport)
+    for _, spec in sorted(OPS.items())
+    for transport in ("http", "mcp", "grpc")
+    if transport != "mcp" or toolset_of(spec)
+]
+every_case = pytest.mark.parametrize(
+    ("spec", "transport"), CASES, ids=[f"{spec.name}-{transport}" for spec, transport in CASES]
+)
+NAMESPACE = "faults"
+# Texts that are more than text to an operation: times and places in a list.
+PARSED_FIELDS = {"event_time", "expires_at", "since", "until", "page_token"}
+
+
+def made_token(up: UpProcess, *options: str) -> str:
+    made = run_loom("token", "create", "--role", "admin", "--org-admin", *options, "--json", "--data-dir", up.data_dir)
+    assert made.returncode == 0, made.stderr
+    return str(json.loads(made.stdout)["token"])
+
+
+@pytest.fixture(scope="module")
+def sender(up: UpProcess) -> Iterator[Sender]:
+    """Sends as an administrator whose default namespace these tests have to themselves."""
+    up.call("namespace.create", {"name": NAMESPACE}, token=made_token(up, "--label", "makes the namespace"))
+    found = Sender(up, made_token(up, "--label", "faults", "--namespace", NAMESPACE, "--namespace", "default"))
+    for number in range(3):
+        for version in range(2):
+            found.call(OPS["memory.set"], {"key": f"kept-{number}", "value": f"kept {number} as of {version}"})
+    yield found
+    found.close()
+
+
+def stored(sender: Sender) -> dict[str, Any]:
+    """Returns everything that the API shows of what is stored: memories, versions, vectors, tokens, namespaces."""
+    memories = sender.call(OPS["memory.list"], {"page_size": 500})["memories"]
+    places = [{name: memory[name] for name in ("key", "user_id", "session_id")} for memory in memories]
+    nearest = sender.call(OPS["memory.search"], {"query": "kept", "search_mode": "vector", "top_k": 100})
+    return {
+        "memories": memories,
+        "versions": [sender.call(OPS["memory.history"], place)["versions"] for place in places],
+        "vectors": nearest["candidates_total"],
+        "tokens": sender.call(OPS["token.list"], {"include_ended": True, "page_size": 500})["tokens"],
+        "namespaces": sender.call(OPS["namespace.list"], {"page_size": 500})["namespaces"],
+    }
+
+
+def reason_of(spec: OpSpec, answer: Answer, *, inside: bool) -> Reason | None:
+    """Returns why a call was refused; of a list whose items are answered one by one, why the item was."""
+    if answer.reason is None and inside and spec.name == "memory.set_many":
+        assert (answer["ok_count"], answer["error_count"]) == (0, 1)
+        return Reason(answer["results"][0]["reason"])
+    return answer.reason
+
+
+@pytest.fixture(scope="module")
+def untouched(sender: Sender) -> dict[str, Any]:
+    """What is stored before the first fault; what any of them stored shows up in the test of the operation."""
+    return stored(sender)
+
+
+@every_case
+def test_every_fault_is_refused_with_its_reason_and_stores_nothing(
+    sender: Sender, untouched: dict[str, Any], spec: OpSpec, transport: Transport
+) -> None:
+    if transport == "grpc":
+        faults = list(grpc_faults(spec))
+    else:
+        faults = list(json_faults(spec, sender.tool_fields(spec) if transport == "mcp" else None))
+    wrong = {}
+    for fault in faults:
+        reason = reason_of(spec, sender.send(transport, spec, fault.body), inside=fault.inside)
+        if reason is not fault.reason:
+            wrong[fault.name] = reason
+    assert not wrong
+    assert len(faults) > 5
+    assert stored(sender) == untouched
+
+
+def expected_of_sql(spec: OpSpec, field: FieldDescriptor) -> Reason | None:
+    """Returns why a field refuses text that looks like SQL; None where it takes any text."""
+    if field.name == "org":
+        return Reason.AUTH_INSUFFICIENT
+    if field.name == "namespace":
+        return Reason.NOT_FOUND
+    if not takes_any_text(field) or field.name in PARSED_FIELDS:
+        return INVALID
+    return {"token.revoke": Reason.NOT_FOUND, "assistant.ask": Reason.ASSISTANT_UNAVAILABLE}.get(spec.name)
+
+
+@every_case
+def test_text_that_looks_like_sql_is_only_text(sender: Sender, spec: OpSpec, transport: Transport) -> None:
+    shown = sender.tool_fields(spec) if transport == "mcp" else set(spec.request.fields_by_name)
+    wrong = {}
+    for field in text_fields(spec.request.fields):
+        if field.name in shown:
+            body = {**GOOD.get(spec.name, {}), field.name: SQL_TEXT}
+            raw = encoded(spec, body) if transport == "grpc" else json.dumps(body).encode()
+            reason = sender.send(transport, spec, raw).reason
+            if reason is not expected_of_sql(spec, field):
+                wrong[field.name] = reason
+    assert not wrong
+
+
+def test_text_that_looks_like_sql_is_kept_and_found_as_it_is(sender: Sender) -> None:
+    texts = {
+        name: f"{name} {SQL_TEXT}" for name in ("key", "value", "user_id", "session_id", "agent", "speaker", "source")
+    }
+    sender.call(OPS["memory.set"], {**texts, "tags": [SQL_TEXT[:64]]})
+    place = {name: texts[name] for name in ("key", "user_id", "session_id")}
+    held = sender.call(OPS["memory.get"], place)["memory"]
+    assert {name: held[name] for name in texts} == texts
+    for mode in ("lexical", "vector"):
+        hits = sender.call(
+            OPS["memory.search"], {"query": texts["value"], "search_mode": mode, "tags": [SQL_TEXT[:64]]}
+        )
+        assert [hit["memory"]["key"] for hit in hits["hits"]] == [texts["key"]]
+    assert sender.call(OPS["memory.delete"], place)["deleted"]
+    kept = {memory["key"] for memory in sender.call(OPS["memory.list"], {"page_size": 500})["memories"]}
+    assert {f"kept-{number}" for number in range(3)} <= kept
+
+
+def test_a_body_of_more_than_four_mebibytes_is_refused_as_too_large(up: UpProcess) -> None:
+    answer = httpx.post(
+        f"{up.http_url}/v1/memory.set",
+        content=json.dumps({"value": "x" * (5 << 20)}).encode(),
+        headers={"Authorization": f"Bearer {up.token}", "Content-Type": "application/json"},
+        trust_env=False,
+    )
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "PAYLOAD_TOO_LARGE"
