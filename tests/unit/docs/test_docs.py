@@ -150,7 +150,7 @@ def test_examples_in_python_and_json_parse(page: Path) -> None:
 
 @pytest.mark.parametrize("page", documents(), ids=relative)
 def test_pages_say_nothing_of_the_machine_that_they_were_written_on(page: Path) -> None:
-    assert re.findall(r"/work/|/root/|/tmp/|\bshared/(?:design|spec|facts|data)", page.read_text("utf-8")) == []
+    assert re.findall(r"/(?:work|root|tmp)/|\bshared/(?:design|spec|facts|data)", page.read_text("utf-8")) == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:
