@@ -74,7 +74,7 @@ def _latency(found: dict[str, Any]) -> str:
         "caller's process that get vectors made before by the same model; `embed` is what that model takes for one "
         "text, to be added to theirs. All have a condition on the user, who owns every row.",
         "",
-        _run_line(found["run"], "python -m bench latency --sizes 1000,10000,100000"),
+        _run_line(found["run"], f"python -m bench latency --sizes {','.join(found['sizes'])}"),
         "",
     ]
     rows = []
