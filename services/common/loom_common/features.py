@@ -25,11 +25,6 @@ class Feature(StrEnum):
     SYSTEM_EMBEDDER_PROBE = "system.embedder_probe", "Asks the embedder for one vector at start."
 
 
-def is_feature(name: str) -> bool:
-    """Returns whether `name` is an operation's or one of `Feature`."""
-    return name in all_ops() or any(name == feature.value for feature in Feature)
-
-
 def features_markdown() -> str:
     """Returns the manual's list of feature names: operations first, then workers and the deployment's own."""
     lines = [

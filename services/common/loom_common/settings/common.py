@@ -195,7 +195,3 @@ class CommonSettings(LoomSettings):
     def addr_of(self, service: Service) -> str:
         """Returns the address to reach a service at."""
         return str(getattr(self, f"{service.value}_addr"))
-
-    def listen_of(self, service: Service) -> str:
-        """Returns the address that a service serves on."""
-        return str(getattr(self, f"{service.value}_listen"))
