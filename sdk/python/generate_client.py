@@ -17,7 +17,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parent
 PROTOS: Final = ROOT.parent.parent / "protos"
 TARGET: Final = ROOT / "loom_client" / "_generated"
-PUBLIC_PACKAGES: Final = ("loom.memory.v1", "loom.insights.v1", "loom.assistant.v1", "loom.identity.v1")
+PUBLIC_PACKAGES: Final = tuple(
+    f"loom.{service}.v1" for service in ("memory", "insights", "assistant", "identity", "embedding")
+)
 WIDTH: Final = 116
 
 sys.path[:0] = [str(PROTOS), str(PROTOS / "gen")]
