@@ -1,23 +1,29 @@
-"""A local HTTP server that answers as OpenAI and Anthropic do, also where they fail.
+"""A local HTTP server that answers as OpenAI, Anthropic and Gemini do, also where they fail.
 
 It speaks HTTP/1.1 by hand, so that it can break off in the middle of a body. Replies are scripted in order; where the
 script is empty, it answers well.
 """
 
 import asyncio
+import base64
 import json
+import struct
+import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue
+from support.provider_streams import Asked, anthropic_events, openai_events
 
 OPENAI_CHAT: Final = "/v1/chat/completions"
 OPENAI_EMBEDDINGS: Final = "/v1/embeddings"
 ANTHROPIC_MESSAGES: Final = "/v1/messages"
+GEMINI_EMBEDDINGS: Final = ":batchEmbedContents"
+"""End of the path; the model stands before it."""
 
 TEST_KEY: Final = "sk-secret-of-the-test"
 """Key that tests give to clients."""
@@ -34,17 +40,27 @@ class Fault(Enum):
     RESET = auto()
     """Closes the connection without a byte."""
     HALF_BODY = auto()
-    """Closes the connection in the middle of the body."""
+    """Closes the connection in the middle of the body, or of a stream's last event."""
+    STALL = auto()
+    """Sends a stream's events and then nothing more, and does not end it."""
+    CUT = auto()
+    """Sends a stream's events and closes the connection before its end."""
+    ENDLESS = auto()
+    """Sends a stream's events, and the last of them again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One scripted answer. `body` is sent as it is where it is text, else as JSON."""
+    """One scripted answer. `body` is sent as it is where it is text or bytes, else as JSON.
+
+    Where `events` is given, they are streamed instead of a body, each as it is.
+    """
 
     status: int = 200
-    body: JsonValue = None
+    body: JsonValue | bytes = None
     headers: Mapping[str, str] = field(default_factory=dict)
     fault: Fault = Fault.NONE
+    events: Sequence[str] | None = None
 
     @classmethod
     def error(cls, status: int, message: str = "scripted", **headers: str) -> "Reply":
@@ -71,6 +87,12 @@ class ProviderStandIn:
         self.arrived = asyncio.Event()
         """Set when a request has come; clear it to wait for the next."""
         self.port = 0
+        self.rule: Callable[[Received], Reply | None] = lambda request: None
+        """Answers a request that the script has no reply for, before the provider would."""
+        self.open_streams = 0
+        """Streams that are being sent, or that stalled and whose clients still wait."""
+        self.stream_ended = asyncio.Event()
+        """Set when a stream has ended or its client has left; clear it to wait for the next."""
         self._script: deque[Reply] = deque()
         self._closing = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
@@ -84,6 +106,11 @@ class ProviderStandIn:
     def anthropic_url(self) -> str:
         """Value for `LOOM_ANTHROPIC_BASE_URL`."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def gemini_url(self) -> str:
+        """Value for `LOOM_GEMINI_BASE_URL`."""
+        return f"http://127.0.0.1:{self.port}/v1beta"
 
     def script(self, *replies: Reply) -> None:
         """Adds replies to be given next, in order."""
@@ -111,8 +138,9 @@ class ProviderStandIn:
             while (request := await self._read(reader)) is not None:
                 self.requests.append(request)
                 self.arrived.set()
-                reply = self._script.popleft() if self._script else good_reply(request)
-                if not await self._answer(reply, writer):
+                reply = self._script.popleft() if self._script else self.rule(request) or good_reply(request)
+                answered = self._stream if reply.events is not None else self._answer
+                if not await answered(reply, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client left
@@ -135,13 +163,48 @@ class ProviderStandIn:
         parsed = json.loads(body) if body else {}
         return Received(method, path, headers, parsed)
 
-    async def _answer(self, reply: Reply, writer: asyncio.StreamWriter) -> bool:
+    async def _stream(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Sends events in chunks; returns whether the connection can be used again."""
+        events = [event.encode() for event in reply.events or ()]
+        if reply.fault is Fault.HALF_BODY:
+            events[-1] = events[-1][: len(events[-1]) // 2]
+        self.open_streams += 1
+        try:
+            writer.write(
+                f"HTTP/1.1 {reply.status} Scripted\r\ncontent-type: text/event-stream\r\n"
+                "transfer-encoding: chunked\r\n\r\n".encode()
+            )
+            for event in events:
+                await _write_chunk(writer, event)
+            while reply.fault is Fault.ENDLESS and not self._closing.is_set():
+                await _write_chunk(writer, events[-1])
+                await asyncio.sleep(0)
+            if reply.fault is Fault.STALL:
+                await self._closing_or_left(reader)
+            if reply.fault is not Fault.NONE:
+                return False
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+            return True
+        finally:
+            self.open_streams -= 1
+            self.stream_ended.set()
+
+    async def _closing_or_left(self, reader: asyncio.StreamReader) -> None:
+        left = asyncio.ensure_future(reader.read(1))
+        closing = asyncio.ensure_future(self._closing.wait())
+        _, waiting = await asyncio.wait([left, closing], return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(left, closing, return_exceptions=True)
+
+    async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if reply.fault is Fault.HANG:
-            await self._closing.wait()
+            await self._closing_or_left(reader)
             return False
         if reply.fault is Fault.RESET:
             return False
-        body = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
+        body = _sent(reply.body)
         headers = {"content-type": "application/json", **reply.headers, "content-length": str(len(body))}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         half = reply.fault is Fault.HALF_BODY
@@ -155,57 +218,138 @@ class ProviderStandIn:
 def good_reply(request: Received) -> Reply:
     """Returns what the provider would answer, with the last user message echoed."""
     match request.path.partition("?")[0]:
+        case path if path == OPENAI_CHAT and request.json.get("stream"):
+            return Reply(events=openai_events(f"echo: {_last_user(request)}", model=str(request.json.get("model"))))
+        case path if path == ANTHROPIC_MESSAGES and request.json.get("stream"):
+            return Reply(events=anthropic_events(f"echo: {_last_user(request)}", model=str(request.json.get("model"))))
         case path if path == OPENAI_CHAT:
             return Reply(body=chat_completion(f"echo: {_last_user(request)}", str(request.json.get("model"))))
         case path if path == ANTHROPIC_MESSAGES:
             return Reply(body=message(f"echo: {_last_user(request)}", str(request.json.get("model"))))
         case path if path == OPENAI_EMBEDDINGS:
-            return Reply(body=_embeddings(request.json))
+            return Reply(body=openai_embeddings(request.json))
+        case path if path.endswith(GEMINI_EMBEDDINGS):
+            return Reply(body=gemini_embeddings(request.json))
         case _:
             return Reply.error(404, "no such path")
 
 
-def chat_completion(text: str | None, model: str = "gpt-6-luna", **usage: JsonValue) -> JsonObject:
+def chat_completion(
+    text: str | None,
+    model: str = "gpt-6-luna",
+    *,
+    calls: Sequence[Asked] = (),
+    stop: str = "stop",
+    **usage: JsonValue,
+) -> JsonObject:
     """Returns a chat completion; `usage` replaces counts."""
     counts: JsonObject = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, **usage}
     answer: JsonObject = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        answer["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [{"index": 0, "finish_reason": "stop", "message": answer, "logprobs": None}],
+        "choices": [{"index": 0, "finish_reason": stop, "message": answer, "logprobs": None}],
         "usage": counts,
     }
 
 
-def message(text: str, model: str = "claude-haiku-4-5", **usage: JsonValue) -> JsonObject:
+def message(
+    text: str,
+    model: str = "claude-haiku-4-5",
+    *,
+    calls: Sequence[Asked] = (),
+    stop: str = "end_turn",
+    **usage: JsonValue,
+) -> JsonObject:
     """Returns a message; `usage` replaces counts."""
+    content: list[JsonValue] = [{"type": "text", "text": text}] if text or not calls else []
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)} for call in calls
+    ]
     counts: JsonObject = {"input_tokens": 11, "output_tokens": 7, **usage}
     return {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
+        "content": content,
+        "stop_reason": stop,
         "stop_sequence": None,
         "usage": counts,
     }
 
 
-def _embeddings(request: JsonObject) -> JsonObject:
+def texts_of(request: Received) -> list[str]:
+    """Returns the texts that a request wants embedded, whichever provider it is for."""
+    if GEMINI_EMBEDDINGS in request.path:
+        parts = _json(request.json, "requests")
+        return [str(_json(_json(one, "content"), "parts")[0]["text"]) for one in parts]
+    given = request.json.get("input")
+    return [str(text) for text in given] if isinstance(given, list) else [str(given)]
+
+
+def embedding_of(text: str, dim: int) -> list[float]:
+    """Returns the stand-in's vector of a text: another one for each, of unit length."""
+    vector = [0.0] * dim
+    hashed = zlib.crc32(text.encode())
+    vector[hashed % dim] += 0.6
+    vector[(hashed // dim) % dim] += 0.8 if hashed % dim != (hashed // dim) % dim else 0.4
+    return vector
+
+
+def openai_embeddings(request: JsonObject, rows: Sequence[Sequence[float]] | None = None) -> JsonObject:
+    """Returns what OpenAI answers: three tokens a text, and bytes for numbers where they are asked for.
+
+    Args:
+        request: The request.
+        rows: Vectors to answer instead of the right ones.
+    """
     given = request.get("input")
-    texts = given if isinstance(given, list) else [given]
+    texts = [str(text) for text in given] if isinstance(given, list) else [str(given)]
     dim = int(str(request.get("dimensions") or 8))
-    vector: list[JsonValue] = [1.0, *([0.0] * (dim - 1))]
-    data: list[JsonValue] = [{"object": "embedding", "index": at, "embedding": vector} for at in range(len(texts))]
+    packed = request.get("encoding_format") == "base64"
+    data: list[JsonValue] = []
+    for at, row in enumerate(rows if rows is not None else [embedding_of(text, dim) for text in texts]):
+        numbers: JsonValue = base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode() if packed else [*row]
+        data.append({"object": "embedding", "index": at, "embedding": numbers})
     return {
         "object": "list",
         "model": str(request.get("model")),
         "data": data,
         "usage": {"prompt_tokens": 3 * len(texts), "total_tokens": 3 * len(texts)},
     }
+
+
+def gemini_embeddings(request: JsonObject, rows: Sequence[Sequence[float]] | None = None) -> JsonObject:
+    """Returns what Gemini answers; see `openai_embeddings`."""
+    found = []
+    for one in _json(request, "requests"):
+        text = str(_json(_json(one, "content"), "parts")[0]["text"])
+        found.append(embedding_of(text, int(str(one.get("outputDimensionality") or 8))))
+    return {"embeddings": [{"values": [*row]} for row in (rows if rows is not None else found)]}
+
+
+async def _write_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    await writer.drain()
+
+
+def _json(held: Any, name: str) -> Any:
+    # Requests are our own clients'; a key that is missing fails the test that sent it.
+    return held[name]
+
+
+def _sent(body: JsonValue | bytes) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return (body if isinstance(body, str) else json.dumps(body)).encode()
 
 
 def _last_user(request: Received) -> str:

@@ -12,6 +12,7 @@ from loom_common.usage import Usage
 
 if TYPE_CHECKING:
     from loom_common.auth.claims import Claims
+    from loom_common.model_calls.identity import CallIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Call:
     """Namespace that the call addresses, once it was authorized."""
     attribution: Attribution | None = None
     """Whom the call's own calls to models are for."""
+    model_call: "CallIdentity | None" = None
+    """What its calls to models say of that, once the gate before them let it pass."""
     usage: Usage = field(default_factory=Usage)
     """What was spent so far."""
     run_id: str | None = None

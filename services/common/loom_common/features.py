@@ -22,6 +22,10 @@ class Feature(StrEnum):
         member.meaning = meaning
         return member
 
+    EMBEDDING_WORKER = "embedding_worker", "Gives vectors to memories that were stored without."
+    RECALIBRATION_WORKER = "recalibration_worker", "Measures the embedder again with a namespace's own pairs."
+    SYSTEM_CALIBRATION = "system.calibration", "Measures the embedder with pairs of the build."
+    SYSTEM_RECALIBRATION = "system.recalibration", "Measures it again once a week."
     SYSTEM_EMBEDDER_PROBE = "system.embedder_probe", "Asks the embedder for one vector at start."
 
 

@@ -26,7 +26,8 @@ from loom_common.rates import DEFAULT_CLASS, RateLimiter
 # Source: chosen. Rows of about ten seconds at full speed; half a megabyte of messages each batch.
 _MAX_BUFFERED: Final = 10_000
 _BATCH_ROWS: Final = 500
-_FLUSH_S: Final = 0.25
+# Each batch is an insert of its own, which takes from the calls what a small write takes.
+_FLUSH_S: Final = 1.0
 _SEND_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 2.0
 _FIRST_WAIT_S: Final = 0.1
@@ -96,26 +97,52 @@ def ledger_entry(
         outcome: `ok`, or the reason of the error.
         refused: Whether it was refused before its work began.
     """
+    row = _row(call, op.name, recorder, started_at, latency_ms, outcome)
+    row.user_id = _user_id(request)[:256]
+    row.refused = refused
+    if response is not None:
+        hits, found = op.count_hits(response), op.was_found(response)
+        if hits is not None:
+            row.out_hits = hits
+        if found is not None:
+            row.found = found
+    row.args.update(_identifiers(op, request, response))
+    row.out_sql_digest = row.args.pop(_SQL_DIGEST, "")[:128]
+    return LedgerEntry(row, _text_digests(op, request))
+
+
+def pass_entry(call: Call, *, recorder: str, started_at: datetime, latency_ms: float, outcome: str) -> LedgerEntry:
+    """Returns the row of what one pass of a worker did for one organisation.
+
+    Args:
+        call: The worker as `op`, the organisation in `scope`, and what was spent.
+        recorder: Service that records it.
+        started_at: When the pass began.
+        latency_ms: Units: milliseconds.
+        outcome: `ok`, or the reason of the error that ended it.
+    """
+    return LedgerEntry(_row(call, call.op, recorder, started_at, latency_ms, outcome))
+
+
+def _row(
+    call: Call, op: str, recorder: str, started_at: datetime, latency_ms: float, outcome: str
+) -> ledger_pb2.LedgerRow:
+    """Returns a row of what is known without the contract: who, where, when, and what was spent."""
     usage, claims = call.usage, call.claims
     scope_org = call.scope.org if call.scope else (claims.org if claims else NO_NAMESPACE)
-    row = ledger_pb2.LedgerRow(
+    return ledger_pb2.LedgerRow(
         request_id=call.request_id[:128],
         recorder=recorder[:64],
         occurred_at=started_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         org=scope_org[:128],
         namespace=(call.scope.namespace if call.scope else NO_NAMESPACE)[:128],
-        op=op.name[:128],
+        op=op[:128],
         transport=call.transport[:32],
         subject=(claims.sub if claims else "")[:256],
         consumer=(claims.consumer if claims else "")[:128],
         run_id=(call.run_id or "")[:256],
-        user_id=_user_id(request)[:256],
         status=outcome[:64],
-        refused=refused,
         latency_ms=latency_ms,
-        out_hits=op.count_hits(response) if response is not None else None,
-        found=op.was_found(response) if response is not None else None,
-        args=_identifiers(op, request, response),
         embedding_tokens=min(usage.embedding_tokens, _MAX_COUNT),
         input_tokens=min(usage.input_tokens, _MAX_COUNT),
         output_tokens=min(usage.output_tokens, _MAX_COUNT),
@@ -125,8 +152,6 @@ def ledger_entry(
         out_llm_cache_saved_usd=usage.llm_cache_saved_usd,
         model=usage.model[:128],
     )
-    row.out_sql_digest = row.args.pop(_SQL_DIGEST, "")[:128]
-    return LedgerEntry(row, _text_digests(op, request))
 
 
 def _user_id(request: Message | None) -> str:

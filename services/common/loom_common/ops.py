@@ -19,17 +19,19 @@ from google.protobuf.message import Message
 from loom.assistant.v1 import assistant_pb2
 from loom.common.v1 import op_pb2
 from loom.common.v1 import status_pb2 as common_status_pb2
-from loom.embedding.v1 import embedding_pb2
+from loom.embedding.v1 import calibration_pb2, embedding_pb2
 from loom.identity.v1 import directory_pb2, identity_pb2
 from loom.insights.v1 import ledger_pb2, usage_pb2
 from loom.llm.v1 import llm_pb2
-from loom.memory.v1 import memory_pb2, search_pb2
+from loom.memory.v1 import maintenance_pb2, memory_pb2, search_pb2
 from loom_common.comments import contract_comments
 
 CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     memory_pb2.DESCRIPTOR,
     search_pb2.DESCRIPTOR,
+    maintenance_pb2.DESCRIPTOR,
     embedding_pb2.DESCRIPTOR,
+    calibration_pb2.DESCRIPTOR,
     llm_pb2.DESCRIPTOR,
     usage_pb2.DESCRIPTOR,
     ledger_pb2.DESCRIPTOR,

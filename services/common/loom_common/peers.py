@@ -14,8 +14,11 @@ from loom_common.auth.watch import IdentityWatch
 from loom_common.channel import open_channel
 from loom_common.clock import SystemClock
 from loom_common.ledger import GrpcLedgerSink, LedgerSink
+from loom_common.model_calls.gate import ModelCallGate
+from loom_common.model_calls.reads import DirectoryReads
+from loom_common.model_calls.switch import FollowedSwitch, SwitchCopy
 from loom_common.server import ServerDeps
-from loom_common.settings import CommonSettings, SettingsError
+from loom_common.settings import CommonSettings, InferenceSettings, SettingsError
 
 T = TypeVar("T")
 
@@ -31,6 +34,7 @@ class Peers:
         self.directory: Directory
         self.ledger: LedgerSink
         self.deps: ServerDeps
+        self.org_switch: SwitchCopy
 
     def channel(self, addr: str) -> grpc.aio.Channel:
         """Returns the channel to `addr`; the same one each time."""
@@ -44,6 +48,11 @@ class Peers:
             self._stack.push_async_callback(channel.close, None)
             self._channels[addr] = channel
         return self._channels[addr]
+
+    def model_calls(self, settings: InferenceSettings) -> ModelCallGate:
+        """Returns the gate before calls to models that leave this process, and before jobs that batch for them."""
+        switch = FollowedSwitch(self.org_switch, settings.policy_max_stale_s)
+        return ModelCallGate(settings.inference_policy, switch, DirectoryReads(self.directory))
 
 
 @asynccontextmanager
@@ -63,6 +72,7 @@ async def open_peers(settings: CommonSettings, name: str) -> AsyncIterator[Peers
         identity = peers.channel(settings.identity_addr)
         peers.directory = GrpcDirectory(identity)
         watch = await stack.enter_async_context(IdentityWatch(identity))
+        peers.org_switch = watch.org_switch
         sink = await stack.enter_async_context(GrpcLedgerSink(peers.channel(settings.insights_addr), peers.directory))
         peers.ledger = sink
         peers.deps = ServerDeps(

@@ -110,7 +110,7 @@ def test_no_service_reaches_a_public_operation_alone_but_the_status() -> None:
             require_reachable(op, None, "memory")
 
 
-def test_the_operator_reaches_tokens_and_namespaces_and_no_data() -> None:
+def test_the_operator_reaches_tokens_namespaces_and_organisations_and_no_data() -> None:
     reached = set()
     for op in all_ops().values():
         try:
@@ -119,7 +119,7 @@ def test_the_operator_reaches_tokens_and_namespaces_and_no_data() -> None:
             continue
         if op.role is not OpRole.INTERNAL:
             reached.add(op.name.partition(".")[0])
-    assert reached == {"token", "namespace", "status"}
+    assert reached == {"token", "namespace", "org", "status"}
 
 
 @pytest.mark.parametrize(

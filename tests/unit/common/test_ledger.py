@@ -14,9 +14,9 @@ from loom.memory.v1 import memory_pb2 as pb
 from loom.memory.v1 import search_pb2
 from loom_common import ledger
 from loom_common.auth.directory import FakeDirectory, NamespaceInfo
-from loom_common.call import Call, Scope
+from loom_common.call import Call, Scope, current
 from loom_common.clock import FakeClock
-from loom_common.errors import BackendUnavailable
+from loom_common.errors import BackendUnavailable, Conflict
 from loom_common.ledger import GrpcLedgerSink, LedgerEntry, ledger_entry
 from loom_common.ops import all_ops
 from loom_common.usage import Usage
@@ -86,6 +86,47 @@ async def test_a_direct_call_is_recorded_and_a_services_is_not(memory: MemoryUnd
     assert (row.op, row.status, row.out_hits, row.recorder) == ("memory.search", "ok", 2, "memory")
     assert (row.org, row.namespace, row.subject, row.transport) == ("acme", "default", "sa:bot", "grpc")
     assert (row.refused, row.latency_ms > 0) == (False, True)
+
+
+@pytest.mark.parametrize(("ended_by", "status"), [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED")])
+async def test_what_a_services_call_spent_before_it_went_is_recorded(
+    ended_by: str, status: str, memory: MemoryUnderTest
+) -> None:
+    begun = asyncio.Event()
+
+    async def spend_and_wait(request: object) -> None:
+        current().usage.merge(Usage(embedding_tokens=7, model="m"))
+        begun.set()
+        await asyncio.Event().wait()
+
+    memory.servicer._note = spend_and_wait  # type: ignore[method-assign]  # the stand-in's own hook
+    metadata = bearer(memory.deployment.token(), memory.deployment.credential("gateway"))
+    call = memory.stub.GetMemory(
+        pb.GetMemoryRequest(key="k"), metadata=metadata, timeout=0.3 if ended_by == "deadline" else 30.0
+    )
+    await asyncio.wait_for(begun.wait(), 5)
+    if ended_by == "cancel":
+        call.cancel()
+    entries = memory.deployment.ledger.entries
+    async with asyncio.timeout(5):
+        while not entries:  # noqa: ASYNC110 - nothing tells that the server's side has ended
+            await asyncio.sleep(0.01)
+    (made,) = entries
+    row = made.row
+    assert (row.op, row.status, row.embedding_tokens, row.recorder) == ("memory.get", status, 7, "memory")
+    assert (row.org, row.namespace, row.subject, row.refused) == ("acme", "default", "sa:bot", False)
+
+
+async def test_what_a_services_failed_call_spent_is_told_to_it_alone(memory: MemoryUnderTest) -> None:
+    async def spend_and_fail(request: object) -> None:
+        current().usage.merge(Usage(embedding_tokens=7, model="m"))
+        raise Conflict("no")
+
+    memory.servicer._note = spend_and_fail  # type: ignore[method-assign]  # the stand-in's own hook
+    metadata = bearer(memory.deployment.token(), memory.deployment.credential("gateway"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await memory.stub.GetMemory(pb.GetMemoryRequest(key="k"), metadata=metadata, timeout=30.0)
+    assert memory.deployment.ledger.entries == []
 
 
 async def test_refused_calls_are_recorded_too(memory: MemoryUnderTest) -> None:

@@ -21,8 +21,10 @@ _SQL = re.compile(
 )
 # Names and setting values cannot be bound; these functions quote them, so that what they return is safe to put in.
 _QUOTING = {"quote_identifier", "quoted"}
-# Text that was put together from quoted names and keywords only.
-_QUOTED_NAMES = {"target", "names", "on_cluster"}
+# These put statements together from constants and from what they are given by the names below.
+_COMPOSING = {"live_versions", "_without_vectors"}
+# Text put together from quoted names and keywords, or from conditions that bind every value (`store/filters.py`).
+_QUOTED_NAMES = {"target", "names", "on_cluster", "where", "sessions"}
 
 
 def _sql_texts(path: Path) -> Iterator[tuple[int, ast.expr, str]]:
@@ -87,7 +89,7 @@ def _is_quoted(part: ast.expr) -> bool:
     value = part.value
     if isinstance(value, ast.Call):
         name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-        return name in _QUOTING
+        return name in _QUOTING | _COMPOSING
     # Constants of a module: a shared piece of SQL, such as the live predicate of a table, or a number and its sums.
     inside = list(ast.walk(value))
     return not any(isinstance(node, ast.Call) for node in inside) and all(

@@ -168,6 +168,36 @@ async def test_a_snapshot_of_several_parts_replaces_all_once_it_is_whole(
         identity.queue.put_nowait(None)
 
 
+async def test_switches_are_followed_whole_and_with_the_age_that_identity_tells(
+    deployment: Deployment, identity: IdentityStandIn
+) -> None:
+    clock = FakeClock()
+    async with (
+        deployment.serving(identity.service, name="identity") as server,
+        deployment.channel(server.address, "memory") as channel,
+        IdentityWatch(channel, clock) as watch,
+    ):
+        assert await watch.wait_ready(5)
+        switch = watch.org_switch
+        assert switch.age_s() == float("inf")  # the snapshot told of none
+
+        def tell(**fields: object) -> None:
+            identity.queue.put_nowait(directory_pb2.WatchRevocationsResponse(**fields))  # type: ignore[arg-type]  # any
+
+        tell(snapshot=True, more=True, model_calls_off=["acme"], model_calls_age_ms=1500)
+        tell(model_calls_off=["globex"])
+        await until(lambda: switch.off == {"acme", "globex"})
+        assert switch.age_s() == 1.5
+        tell(model_calls_on=["acme"], model_calls_off=["initech"], model_calls_age_ms=0)
+        await until(lambda: switch.off == {"globex", "initech"})
+        clock.advance(7)
+        tell()
+        tell(snapshot=True, model_calls_age_ms=3000)
+        await until(lambda: not switch.off)
+        assert switch.age_s() == 3
+        identity.queue.put_nowait(None)
+
+
 async def test_callers_are_refused_before_the_first_snapshot_and_once_it_is_stale(
     deployment: Deployment, identity: IdentityStandIn
 ) -> None:

@@ -18,6 +18,7 @@ from loom_common.auth.tokens import parse_jwks
 from loom_common.auth.verifier import kept_keys
 from loom_common.clock import Clock, SystemClock
 from loom_common.errors import BackendUnavailable, LoomError, TokenRevoked
+from loom_common.model_calls.switch import SwitchCopy
 
 # Identity sends a heartbeat every five seconds; two may be lost before the stream counts as dead.
 _SILENCE_S: Final = 12.0
@@ -31,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class IdentityWatch:
-    """Keys and revocations as identity streams them; refuses callers once it has heard nothing for 30 seconds.
+    """Keys, revocations and switches as identity streams them; refuses callers after 30 seconds of silence.
 
     An async context manager: the stream is read while it is entered.
     """
@@ -39,6 +40,8 @@ class IdentityWatch:
     def __init__(self, channel: grpc.aio.Channel, clock: Clock | None = None) -> None:
         self._stub = directory_pb2_grpc.DirectoryServiceStub(channel)
         self._clock = clock or SystemClock()
+        self.org_switch = SwitchCopy(self._clock)
+        """Which organisations switched their calls to models off."""
         self._keys: dict[str, Ed25519PublicKey] = {}
         self._revocations = RevocationSet()
         self._heard_at_s: float | None = None
@@ -135,6 +138,18 @@ class IdentityWatch:
             self._revocations.replace(revocations)
         else:
             self._revocations.add(*revocations)
+        self._apply_switches(parts)
         if first.snapshot or self._snapshot_read.is_set():
             self._heard_at_s = self._clock.monotonic_s()
             self._snapshot_read.set()
+
+    def _apply_switches(self, parts: Sequence[directory_pb2.WatchRevocationsResponse]) -> None:
+        first = parts[0]
+        if not first.HasField("model_calls_age_ms"):
+            return  # identity could not read them yet: what is known grows old
+        off = [org for part in parts for org in part.model_calls_off]
+        age_s = first.model_calls_age_ms / 1000
+        if first.snapshot:
+            self.org_switch.replace(off, age_s)
+        else:
+            self.org_switch.change(off, [org for part in parts for org in part.model_calls_on], age_s)

@@ -1,13 +1,8 @@
 """The ClickHouse engine inside this process: opening it on its directory, and single handles to it.
 
 Importing this module loads the engine. That changes signal handlers and the working directory for a moment, so it
-belongs on the main thread, before anything else runs. pandas comes right after it because the driver imports it at
-the first insert, and two first inserts at once then fail.
+belongs on the main thread, before anything else runs.
 """
-
-# ruff: noqa: I001  (the order of these two imports is the point)
-import chdb
-import pandas  # type: ignore[import-untyped]  # noqa: F401  (its stubs are not a dependency)
 
 import logging
 import os
@@ -16,12 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
+import chdb
 from clickhouse_connect.driver.binding import bind_query, quote_identifier
 
+from loom_common.clickhouse.dataframes import leave_dataframes_out
 from loom_common.clickhouse.directory import DataDirectory, StorageStartError
 from loom_common.clickhouse.engine_config import EngineLimits, render_engine_config
 
 logger = logging.getLogger(__name__)
+
+leave_dataframes_out()
 
 CONFIG_FILE = "loom-engine.xml"
 

@@ -13,6 +13,7 @@ from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.binding import quote_identifier
 
 from loom_common.clickhouse.commit import Committers
+from loom_common.clickhouse.dataframes import leave_dataframes_out
 from loom_common.clickhouse.errors import DRIVER_ERRORS, translated
 from loom_common.clickhouse.measuring import measured, measured_insert
 from loom_common.clickhouse.pool import GRACE_S
@@ -22,6 +23,8 @@ from loom_common.clickhouse.tagging import check_bound, next_log_comment, with_s
 from loom_common.errors import BackendUnavailable
 
 logger = logging.getLogger(__name__)
+
+leave_dataframes_out()
 
 T = TypeVar("T")
 

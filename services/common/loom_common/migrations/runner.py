@@ -1,11 +1,14 @@
 """Brings the tables of one service to what this build expects, once, whichever process comes first."""
 
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from loom_common.clickhouse import ClickHouse, StorageStartError, Table, own_write_reads, tagged
-from loom_common.leases import Lease, Leases
+from loom_common.leases import Leases
+from loom_common.local_locks import KeyedLocks
 from loom_common.migrations.render import Migration, find_migrations
 
 logger = logging.getLogger(__name__)
@@ -25,6 +28,10 @@ SCHEMA_MIGRATIONS: Final = Table.of(
     checksum="String",
     applied_at="DateTime64(3, 'UTC')",
 )
+
+Check: TypeAlias = Callable[[], Awaitable[None]]
+
+_here: Final = KeyedLocks()
 
 _APPLIED = """
 SELECT version, checksum
@@ -47,7 +54,7 @@ class MigrationChanged(StorageStartError):
 
 
 async def migrate(ch: ClickHouse, service: str, package: str) -> list[int]:
-    """Applies what is missing of `<package>/migrations` under a lease, and returns the numbers it applied.
+    """Applies what is missing of `<package>/migrations`, one process at a time, and returns the numbers it applied.
 
     The tables that every service shares are made first. Numbers that a newer build applied are left alone: each
     migration is safe beside the build before it.
@@ -62,8 +69,8 @@ async def migrate(ch: ClickHouse, service: str, package: str) -> list[int]:
         await _make_common_tables(ch)
         if not await _missing(ch, service, migrations):
             return []
-        async with Leases(ch, COMMON).held(f"migrate.{service}", _LEASE_S, wait_s=_WAIT_S) as lease:
-            return await _apply(ch, service, await _missing(ch, service, migrations), lease)
+        async with _alone(ch, service) as check:
+            return await _apply(ch, service, await _missing(ch, service, migrations), check)
 
 
 async def _make_common_tables(ch: ClickHouse) -> None:
@@ -75,8 +82,27 @@ async def _make_common_tables(ch: ClickHouse) -> None:
     if missing and missing[0].version == 1:
         await _record(ch, COMMON, missing.pop(0))
     if missing:
-        async with Leases(ch, COMMON).held(f"migrate.{COMMON}", _LEASE_S, wait_s=_WAIT_S) as lease:
-            await _apply(ch, COMMON, await _missing(ch, COMMON, migrations), lease)
+        async with _alone(ch, COMMON) as check:
+            await _apply(ch, COMMON, await _missing(ch, COMMON, migrations), check)
+
+
+@asynccontextmanager
+async def _alone(ch: ClickHouse, service: str) -> AsyncIterator[Check]:
+    """Keeps everyone else from migrating a service, and yields what raises once that can no longer be relied on.
+
+    Others are other processes, and a lease keeps them out; where there can be none, a lock of this process does, which
+    spares a first start a dozen statements.
+    """
+    if ch.exclusive:
+        async with _here.one(service):
+            yield _nothing
+        return
+    async with Leases(ch, COMMON).held(f"migrate.{service}", _LEASE_S, wait_s=_WAIT_S) as lease:
+        yield lease.check
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def _missing(ch: ClickHouse, service: str, migrations: list[Migration]) -> list[Migration]:
@@ -88,10 +114,10 @@ async def _missing(ch: ClickHouse, service: str, migrations: list[Migration]) ->
     return [migration for migration in migrations if migration.version not in applied]
 
 
-async def _apply(ch: ClickHouse, service: str, migrations: list[Migration], lease: Lease) -> list[int]:
+async def _apply(ch: ClickHouse, service: str, migrations: list[Migration], check: Check) -> list[int]:
     for migration in migrations:
         for statement in migration.statements(ch.cluster):
-            await lease.check()
+            await check()
             await ch.command(statement, timeout_s=_STATEMENT_S)
         await _record(ch, service, migration)
         logger.info("migrated", extra={"service": service, "version": migration.version, "migration": migration.name})

@@ -10,19 +10,39 @@ from loom_common.settings.base import (
     refuse_unknown,
 )
 from loom_common.settings.common import Address, CommonSettings, HomePath, LowerCase, Service
+from loom_common.settings.inference import InferenceSettings
+from loom_common.settings.langfuse import LangfuseSettings
 from loom_common.settings.manual import configuration_markdown
+from loom_common.settings.model_calls import ModelCallsSettings
+from loom_common.settings.providers import (
+    KEY_RULE,
+    OPENAI_BASE_URL,
+    URL_PATTERN,
+    URL_RULE,
+    ApiKey,
+    ProviderSettings,
+)
 from loom_common.settings.unknown import KUBERNETES_NAME, nearest
 
 __all__ = [
     "ALLOWED_KEY",
     "EMPTY_KEY",
+    "KEY_RULE",
     "KUBERNETES_NAME",
+    "OPENAI_BASE_URL",
     "PREFIX",
+    "URL_PATTERN",
+    "URL_RULE",
     "Address",
+    "ApiKey",
     "CommonSettings",
     "HomePath",
+    "InferenceSettings",
+    "LangfuseSettings",
     "LoomSettings",
     "LowerCase",
+    "ModelCallsSettings",
+    "ProviderSettings",
     "Service",
     "SettingsError",
     "configuration_markdown",

@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from rapidfuzz import fuzz, process
-
 CLIENT_NAMES: Final = frozenset({"LOOM_BASE_URL", "LOOM_API_KEY"})
 """Variables that clients read; a server's environment may hold them."""
 
@@ -33,6 +31,8 @@ def first_unknown(environ: Mapping[str, str], known: Collection[str]) -> str | N
 
 def nearest(name: str, known: Collection[str]) -> str | None:
     """Returns the known name that is most like `name`, the first of equals in alphabetical order, or None."""
+    from rapidfuzz import fuzz, process  # here: a start without a slip of the finger need not wait for it
+
     found = process.extractOne(name, sorted(known), scorer=fuzz.ratio, score_cutoff=_MIN_LIKENESS)
     return found[0] if found else None
 

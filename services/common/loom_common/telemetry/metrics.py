@@ -68,8 +68,17 @@ _ROWS: Final = (
     _metric("loom.clickhouse.insert.rows", Kind.COUNTER, "{row}", "Rows stored in the database.", "table"),
     _metric("loom.ledger.rows", Kind.COUNTER, "{row}", "Rows of the ledger, by what became of them.", "outcome"),
     _metric("loom.llm.calls", Kind.COUNTER, "{call}", "Calls to a model that completes text.", "model", "outcome"),
+    _metric(
+        "loom.llm.fallback",
+        Kind.COUNTER,
+        "{call}",
+        "Calls that a fallback model took over.",
+        "model",
+        "fallback",
+    ),
     _metric("loom.embedding.texts", Kind.COUNTER, "{text}", "Stored texts embedded.", "model", "outcome"),
     _metric("loom.cache.lookups", Kind.COUNTER, "{lookup}", "Lookups in a cache, by outcome.", "cache", "outcome"),
+    _metric("loom.cache.writes", Kind.COUNTER, "{entry}", "Entries of a shared cache, by outcome.", "cache", "outcome"),
 )
 
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({row.name: row for row in _ROWS})
