@@ -1,46 +1,50 @@
 """Builds the embedding service: the model, the use cases, the server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
 
+from loom.embedding.v1 import calibration_pb2_grpc
 from loom.embedding.v1 import embedding_pb2_grpc as pb_grpc
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock, SystemClock
+from loom_common.leases import Leases
+from loom_common.migrations import migrate
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
-from loom_common.settings import SettingsError
-from loom_common.status import FixedStatus
+from loom_embedding.api.calibration import CalibrationServicer
 from loom_embedding.api.embedding import EmbeddingServicer
+from loom_embedding.app.calibration import Calibrations
+from loom_embedding.app.calibration_status import CalibrationStatus
+from loom_embedding.app.namespace_calibration import NamespaceCalibrations
+from loom_embedding.app.probe import Probe
 from loom_embedding.app.queries import QueryCache, QueryEmbedding
-from loom_embedding.app.status import status_of
+from loom_embedding.app.shared_cache import NoSharedVectors, SharedCache, SharedVectors
+from loom_embedding.app.status import EmbeddingStatus
 from loom_embedding.app.texts import TextEmbedding
-from loom_embedding.domain.embedder import FAKE, Embedder, ServedModel, Tokens
-from loom_embedding.domain.models import LOCAL_MODELS, LocalModel
-from loom_embedding.domain.selection import Selection, UnknownModel, select
-from loom_embedding.domain.vectors import MalformedEmbedding, unit_vector
-from loom_embedding.providers.batches import BatchQueue
-from loom_embedding.providers.fake import FakeEmbedder, FakeTokens, fake_model
-from loom_embedding.providers.local import LocalEmbedder, LocalTokens, OnnxModel, local_model
-from loom_embedding.providers.model_files import ModelFilesMissing, ensure_model, shared_models_dir
+from loom_embedding.app.width import probe_width
+from loom_embedding.domain.embedder import FAKE, LOCAL, ServedModel
+from loom_embedding.model import OpenModel, open_model
 from loom_embedding.settings import EmbeddingSettings
+from loom_embedding.store.calibrations import CalibrationRepository
+from loom_embedding.store.vectors import VectorRepository
+from loom_embedding.workers.calibration import CalibrationKeeper
+from loom_embedding.workers.recalibration import Recalibration
 
 NAME = "embedding"
+PACKAGE = "loom_embedding"
 FULL_NAME = "loom.embedding.v1.EmbeddingService"
+CALIBRATION_NAME = "loom.embedding.v1.CalibrationService"
+
+# Source: chosen. A query of this length is a paragraph; longer ones are hardly asked twice.
+_SHARED_MAX_CHARS = 2_000
+# The model whose cosines the settings' own thresholds were tuned for.
+_TUNED_FOR = "text-embedding-3-small"
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenModel:
-    """The model that this process serves, ready to embed."""
-
-    embedder: Embedder
-    tokens: Tokens
-    served: ServedModel
 
 
 @asynccontextmanager
@@ -49,89 +53,139 @@ async def open_service(settings: EmbeddingSettings, ch: ClickHouse) -> AsyncIter
 
     Args:
         settings: Its settings.
-        ch: The database; this service keeps nothing in it.
+        ch: The database.
 
     Raises:
         SettingsError: The settings ask for what cannot be served.
         ListenError: The address cannot be bound.
     """
+    await migrate(ch, NAME, PACKAGE)
     async with AsyncExitStack() as stack:
         peers = await stack.enter_async_context(open_peers(settings, NAME))
-        model = await stack.enter_async_context(open_model(settings))
+        model = await stack.enter_async_context(open_model(settings, peers.model_calls(settings), peers.ledger))
+        shared = open_shared_cache(model.served, settings, ch)
+        if isinstance(shared, SharedCache):
+            stack.push_async_callback(shared.aclose)
+        calibration = build_calibration(model, settings, ch)
+        status = build_status(model, settings)
         spec = ServiceSpec(
             name=NAME,
             listen=settings.embedding_listen,
             services=[
-                Service(pb_grpc.add_EmbeddingServiceServicer_to_server, build_servicer(model, settings), FULL_NAME)
+                Service(
+                    pb_grpc.add_EmbeddingServiceServicer_to_server, build_servicer(model, settings, shared), FULL_NAME
+                ),
+                calibration.service,
             ],
-            status=FixedStatus(
-                status_of(model.served, wanted_dim=settings.dim, require_real=settings.require_real_providers)
-            ),
+            status=CalibrationStatus(status, calibration.calibrations),
         )
-        yield await stack.enter_async_context(serving(spec, settings, peers.deps))
+        server = await stack.enter_async_context(serving(spec, settings, peers.deps))
+        # After the server: a start does not wait for the model to be measured.
+        await stack.enter_async_context(_beside(*_probe(model), *calibration.work(settings)))
+        yield server
 
 
-def build_servicer(model: OpenModel, settings: EmbeddingSettings, clock: Clock | None = None) -> EmbeddingServicer:
-    """Returns the servicer over an open model."""
-    timer = (clock or SystemClock()).monotonic_s
-    cache = QueryCache(settings.cache_size, settings.cache_ttl_s, timer)
-    return EmbeddingServicer(
-        QueryEmbedding(model.embedder, model.served, model.tokens, cache),
-        TextEmbedding(model.embedder, model.served, model.tokens),
-        model.served,
+@dataclass(frozen=True, slots=True)
+class CalibrationParts:
+    """What measures the served model and tells its thresholds."""
+
+    calibrations: Calibrations
+    namespaces: NamespaceCalibrations
+    keeper: CalibrationKeeper
+    recalibration: Recalibration
+
+    @property
+    def service(self) -> Service:
+        """What a server serves."""
+        return Service(
+            calibration_pb2_grpc.add_CalibrationServiceServicer_to_server,
+            CalibrationServicer(self.calibrations, self.namespaces),
+            CALIBRATION_NAME,
+        )
+
+    def work(self, settings: EmbeddingSettings) -> list[Coroutine[None, None, None]]:
+        """Returns what runs beside the calls."""
+        return [self.keeper.run(), *([self.recalibration.run()] if settings.recalibration_enabled else [])]
+
+
+def build_calibration(
+    model: OpenModel, settings: EmbeddingSettings, ch: ClickHouse, clock: Clock | None = None
+) -> CalibrationParts:
+    """Returns the calibration of an open model, over a migrated database."""
+    clock = clock or SystemClock()
+    if not settings.adaptive_thresholds and not model.served.fake and model.served.name != _TUNED_FOR:
+        _log.warning("adaptive_thresholds_off", model=model.served.name, tuned_for=_TUNED_FOR)
+    rows, probe = CalibrationRepository(ch), Probe(model.embedder)
+    calibrations = Calibrations(rows, probe, model.served, clock=clock, enabled=settings.adaptive_thresholds)
+    namespaces = NamespaceCalibrations(rows, probe, model.served, calibrations, clock)
+    return CalibrationParts(
+        calibrations,
+        namespaces,
+        CalibrationKeeper(calibrations, settings.calibration_refresh_s),
+        Recalibration(rows, calibrations, namespaces, model.served, Leases(ch, NAME), clock),
+    )
+
+
+def open_shared_cache(
+    served: ServedModel, settings: EmbeddingSettings, ch: ClickHouse, clock: Clock | None = None
+) -> SharedVectors:
+    """Returns the cache that processes share: by default for a model that is asked over the network only."""
+    max_chars = settings.cache_shared_max_chars
+    if max_chars is None:
+        max_chars = 0 if served.provider in {FAKE, LOCAL} else _SHARED_MAX_CHARS
+    if not max_chars:
+        return NoSharedVectors()
+    table = VectorRepository(ch, served.name, served.dim)
+    return SharedCache(
+        table, served.name, max_chars=max_chars, ttl_s=settings.cache_ttl_s, clock=clock or SystemClock()
     )
 
 
 @asynccontextmanager
-async def open_model(settings: EmbeddingSettings) -> AsyncIterator[OpenModel]:
-    """Opens the model that the settings ask for; its threads end when it is left.
-
-    Raises:
-        SettingsError: It is unknown, its files are not here, or they are another model's.
-    """
-    selection = _selected(settings)
-    if selection.provider == FAKE:
-        _log.error("fake_embedder", model=selection.model)
-        yield OpenModel(
-            FakeEmbedder(selection.model, selection.dim),
-            FakeTokens(),
-            fake_model(selection.model, selection.dim),
-        )
-        return
-    model = LOCAL_MODELS[selection.model]
-    tokens, onnx = await asyncio.to_thread(_loaded, model, settings)
-    queue = BatchQueue(onnx.embed_batch, max_waiting=settings.queue_size)
+async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs work for the block; it is cancelled and waited for at the end."""
+    tasks = [asyncio.create_task(each) for each in work]
     try:
-        _log.info("embedder_ready", model=model.id, dim=model.dim, threads=settings.threads)
-        yield OpenModel(LocalEmbedder(model, tokens, queue), tokens, local_model(model))
+        yield
     finally:
-        await queue.aclose()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _selected(settings: EmbeddingSettings) -> Selection:
-    try:
-        return select(settings.provider, settings.model, settings.dim)
-    except UnknownModel as error:
-        raise SettingsError(str(error)) from None
+def build_status(model: OpenModel, settings: EmbeddingSettings) -> EmbeddingStatus:
+    """Returns what tells how an open model fares."""
+    return EmbeddingStatus(
+        model.selection,
+        model.served,
+        model.health,
+        model.seen_dim,
+        wanted_dim=settings.dim,
+        require_real=settings.require_real_providers,
+    )
 
 
-def _loaded(model: LocalModel, settings: EmbeddingSettings) -> tuple[LocalTokens, OnnxModel]:
-    """Loads a local model and embeds one word with it: the first call is slow, and it shows whether the width is so."""
-    # A directory that the operator names is the only one that counts.
-    shared = shared_models_dir() if settings.model_dir is None else None
-    try:
-        folder = ensure_model(model, settings.models_dir, shared)
-    except ModelFilesMissing as error:
-        raise SettingsError(str(error)) from None
-    try:
-        tokens, onnx = LocalTokens(folder), OnnxModel(model, folder, settings.threads)
-        unit_vector(onnx.embed_batch(["word"])[0], model.dim)
-    except MalformedEmbedding:
-        raise SettingsError(f"The files in {folder} are another model's than {model.id}: its width differs.") from None
-    except Exception as error:  # noqa: BLE001 - the runtime raises kinds of its own; the log holds it
-        _log.exception("model_not_loaded", model=model.id)
-        raise SettingsError(
-            f"The files of {model.id} in {folder} cannot be loaded ({type(error).__name__}). Remove that folder, "
-            "or put the model's own files there."
-        ) from None
-    return tokens, onnx
+def _probe(model: OpenModel) -> list[Coroutine[None, None, None]]:
+    """Returns the look at a remote model's width; a local one was looked at when it was loaded."""
+    return [probe_width(model.embedder)] if model.remote else []
+
+
+def build_servicer(
+    model: OpenModel, settings: EmbeddingSettings, shared: SharedVectors | None = None, clock: Clock | None = None
+) -> EmbeddingServicer:
+    """Returns the servicer over an open model."""
+    timer = (clock or SystemClock()).monotonic_s
+    cache = QueryCache(settings.cache_size, settings.cache_ttl_s, timer)
+    return EmbeddingServicer(
+        QueryEmbedding(
+            model.embedder,
+            model.served,
+            model.tokens,
+            cache,
+            shared=shared,
+            gate=model.gate,
+            orphans=model.orphans,
+        ),
+        TextEmbedding(model.embedder, model.served, model.tokens, shared, gate=model.gate),
+        model.served,
+    )

@@ -18,10 +18,8 @@ from loom_common.call import Call, bind
 from loom_common.clickhouse import ClickHouse
 from loom_common.server import Service
 from loom_common.settings import SettingsError
-from loom_common.status import FixedStatus
-from loom_embedding.app.status import status_of
 from loom_embedding.settings import EmbeddingSettings
-from loom_embedding.wiring import FULL_NAME, build_servicer, open_model, open_service
+from loom_embedding.wiring import FULL_NAME, build_servicer, build_status, open_model, open_service
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Running:
 async def serve(deployment: Deployment, settings: EmbeddingSettings) -> AsyncIterator[Running]:
     async with open_model(settings) as model:
         service = Service(pb_grpc.add_EmbeddingServiceServicer_to_server, build_servicer(model, settings), FULL_NAME)
-        status = FixedStatus(status_of(model.served, wanted_dim=settings.dim, require_real=False))
+        status = build_status(model, settings)
         async with (
             deployment.serving(service, name="embedding", status=status) as server,
             deployment.channel(server.address, "memory") as channel,
@@ -198,7 +196,7 @@ async def test_the_whole_service_opens_answers_and_stops_while_identity_is_away(
 @pytest.mark.parametrize(
     ("variables", "word"),
     [
-        ({"LOOM_EMBEDDING_PROVIDER": "openai"}, "local:minilm"),
+        ({"LOOM_EMBEDDING_PROVIDER": "voyage"}, "openai"),
         ({"LOOM_EMBEDDING_MODEL": "local"}, "--download local:bge-small"),
         ({"LOOM_EMBEDDING_MODEL": "word2vec"}, "unknown embedding model"),
     ],

@@ -115,6 +115,19 @@ async def test_one_bad_text_loses_no_other(model: Model) -> None:
     await queue.aclose()
 
 
+async def test_one_bad_text_loses_no_other_of_its_own_call(model: Model) -> None:
+    def refuse(texts: Sequence[str]) -> None:
+        if "bad" in texts:
+            raise ValueError("scripted")
+
+    model.check = refuse
+    queue = BatchQueue(model, max_waiting=100)
+    first, bad, last = await queue.embed_bulk_each(["one", "bad", "three"], [4, 4, 4])
+    assert (first, last) == ([3.0], [5.0])
+    assert isinstance(bad, MalformedEmbedding)
+    await queue.aclose()
+
+
 async def test_fewer_vectors_than_texts_is_a_failure_and_not_a_mix_up() -> None:
     queue = BatchQueue(lambda texts: np.zeros((0, 1)), max_waiting=100)
     with pytest.raises(MalformedEmbedding):
@@ -142,3 +155,36 @@ async def test_a_closed_queue_takes_no_work(model: Model) -> None:
     await queue.aclose()
     with pytest.raises(BackendUnavailable):
         await bulk(queue, ["late"])
+
+
+async def test_the_batches_of_one_call_run_side_by_side() -> None:
+    meet = threading.Barrier(2, timeout=10)
+
+    def both_at_once(texts: Sequence[str]) -> Rows:
+        meet.wait()
+        return np.array([[float(len(text))] for text in texts])
+
+    queue = BatchQueue(both_at_once, max_waiting=100, threads=2)
+    assert await bulk(queue, ["a", "bb"]) == [1.0, 2.0]
+    await queue.aclose()
+
+
+async def test_one_call_is_shared_among_idle_threads(model: Model) -> None:
+    queue = BatchQueue(model, max_waiting=100, threads=2)
+    await bulk(queue, ["text"] * BATCH_TEXTS)
+    assert [len(batch) for batch in model.batches] == [BATCH_TEXTS // 2] * 2
+    await queue.aclose()
+
+
+async def test_a_text_that_comes_in_the_step_in_which_the_last_worker_ends_is_embedded(model: Model) -> None:
+    queue = BatchQueue(model, max_waiting=100)
+    first = asyncio.create_task(bulk(queue, ["first"]))
+    before = asyncio.all_tasks()
+    await asyncio.sleep(0)
+    [worker] = asyncio.all_tasks() - before
+    while not worker.done():  # noqa: ASYNC110 - step by step, to meet the one in which it ends
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await bulk(queue, ["late"]) == [4.0]
+    assert await first == [5.0]
+    await queue.aclose()

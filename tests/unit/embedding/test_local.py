@@ -100,7 +100,7 @@ def test_the_model_loads_and_embeds_where_every_socket_is_refused(minilm_folder:
         socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
         from loom_embedding.domain.models import LOCAL_MODELS, MINILM
         from loom_embedding.providers.local import OnnxModel
-        print(OnnxModel(LOCAL_MODELS[MINILM], Path(sys.argv[1]), 1).embed_batch(["hello world"]).shape)
+        print(OnnxModel(LOCAL_MODELS[MINILM], Path(sys.argv[1])).embed_batch(["hello world"]).shape)
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script), str(minilm_folder)],

@@ -48,9 +48,9 @@ class Slow(FakeEmbedder):
 
 
 class Rig:
-    def __init__(self, size: int = 100, ttl_s: float = 60.0) -> None:
+    def __init__(self, embedder: Slow | None = None, *, size: int = 100, ttl_s: float = 60.0) -> None:
         self.clock = FakeClock()
-        self.embedder = Slow()
+        self.embedder = embedder or Slow()
         cache = QueryCache(size, ttl_s, self.clock.monotonic_s)
         self.queries = QueryEmbedding(self.embedder, fake_model(NAME, DIM), FakeTokens(), cache)
 
@@ -204,6 +204,25 @@ async def test_of_the_longest_query_no_more_than_its_first_chunks_are_embedded(t
     assert len(rig.embedder.asked) == MAX_QUERY_CHUNKS
     assert text.startswith(rig.embedder.asked[0])
     assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
+
+
+class FirstRefused(Slow):
+    """Has no vector for the first text that it is asked for, and never answers for another."""
+
+    async def embed(self, text: str) -> Vector:
+        if not self.asked:
+            self.asked.append(text)
+            raise MalformedEmbedding("scripted")
+        return await super().embed(text)
+
+
+async def test_a_query_of_which_one_chunk_fails_asks_for_the_others_no_longer() -> None:
+    rig = Rig(FirstRefused())
+    rig.embedder.go.clear()
+    with pytest.raises(MalformedEmbedding):
+        await rig.ask("word " * 600)
+    others = len(rig.embedder.asked) - 1
+    await rig.until(lambda: rig.embedder.cancelled == others > 0)
 
 
 async def test_the_usage_lands_on_the_call_that_was_embedded_and_a_cached_answer_is_free() -> None:

@@ -1,6 +1,7 @@
 """Stored texts: as they are, chunked where they are long, each with its own fate."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from loom_common.call import Call, bind
 from loom_common.errors import PayloadTooLarge, Reason
 from loom_embedding.app.texts import TextEmbedding
-from loom_embedding.domain.embedder import Vector
+from loom_embedding.domain.embedder import Outcome
 from loom_embedding.domain.vectors import MalformedEmbedding, mean_vector, unit_vector
 from loom_embedding.providers.fake import FakeEmbedder, FakeTokens, fake_model, trigram_vector
 
@@ -18,10 +19,10 @@ NAME, DIM = "fake-ngram-64", 64
 class Refusing(FakeEmbedder):
     """The fake, which answers no vector for texts with a mark in them."""
 
-    async def embed_many(self, texts: Sequence[str]) -> list[Vector]:
-        if any("POISON" in text for text in texts):
-            raise MalformedEmbedding("scripted")
-        return await super().embed_many(texts)
+    async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
+        outcomes = await super().embed_each(texts)
+        refused = MalformedEmbedding("scripted")
+        return [refused if "POISON" in text else one for text, one in zip(texts, outcomes, strict=True)]
 
 
 def embedding(embedder: FakeEmbedder | None = None) -> TextEmbedding:
@@ -73,6 +74,12 @@ async def test_more_chunks_than_an_answer_carries_are_refused_before_any_work() 
 def test_what_is_no_vector_is_malformed(values: list[float]) -> None:
     with pytest.raises(MalformedEmbedding):
         unit_vector(values, DIM)
+
+
+@pytest.mark.parametrize("value", ["1.0", True, None, 10**400, b"1"], ids=["text", "truth", "none", "huge", "bytes"])
+def test_what_numpy_would_take_for_a_number_and_is_none_is_malformed(value: Any) -> None:
+    with pytest.raises(MalformedEmbedding):
+        unit_vector([value] * DIM, DIM)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])

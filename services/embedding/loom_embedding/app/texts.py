@@ -1,15 +1,17 @@
 """Embeds texts that are stored, as they are; a long one in chunks that leave nothing out."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from loom_common import telemetry
-from loom_common.errors import PayloadTooLarge, Reason
+from loom_common.errors import LoomError, PayloadTooLarge, Reason
+from loom_common.model_calls.gate import OPEN_GATE, Gate
+from loom_embedding.app.shared_cache import NoSharedVectors, Purpose, SharedVectors, request_org
 from loom_embedding.domain.chunking import chunk_spans
-from loom_embedding.domain.embedder import Embedder, ServedModel, Span, Tokens, Vector
-from loom_embedding.domain.vectors import MalformedEmbedding
+from loom_embedding.domain.embedder import Embedder, Outcome, ServedModel, Span, Tokens, Vector
 
 MAX_VECTOR_BYTES: Final = 7 * 1024 * 1024
 """Most bytes of vectors in one answer. Source: a gRPC message may have 8 MiB; the rest is for offsets and framing."""
@@ -37,18 +39,31 @@ class Embedded:
 class TextEmbedding:
     """Embeds texts."""
 
-    def __init__(self, embedder: Embedder, served: ServedModel, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        served: ServedModel,
+        tokens: Tokens,
+        shared: SharedVectors | None = None,
+        *,
+        gate: Gate = OPEN_GATE,
+    ) -> None:
+        self._gate = gate
         self._embedder = embedder
         self._served = served
         self._tokens = tokens
+        self._shared = shared or NoSharedVectors()
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Returns one result per text, in order. A text that cannot be embedded does not lose the others.
 
         Raises:
             Overloaded: Too much work waits already.
+            ProviderFailed: The provider failed for every text.
             PayloadTooLarge: The texts have more chunks than one answer can carry.
+            LoomError: The gate, or the gateway before the provider, refused the call.
         """
+        await self._gate.require()
         if sum(map(len, texts)) <= _INLINE_CHARS:
             spans = self._split(texts)
         else:
@@ -60,31 +75,31 @@ class TextEmbedding:
                 detail={"chunks": count, "max_chunks": MAX_VECTOR_BYTES // (self._served.dim * 4)},
             )
         pieces = [text[span.start : span.end] for text, own in zip(texts, spans, strict=True) for span in own]
-        vectors = iter(await self._vectors(pieces))
-        results = [_embedded(own, [next(vectors) for _ in own]) for own in spans]
-        failed = sum(result.error is not None for result in results)
-        telemetry.add("loom.embedding.texts", len(results) - failed, model=self._served.name, outcome="ok")
-        telemetry.add("loom.embedding.texts", failed, model=self._served.name, outcome=Reason.PROVIDER_FAILED.value)
+        outcomes = iter(await self._outcomes(pieces))
+        results = [_embedded(own, [next(outcomes) for _ in own]) for own in spans]
+        for outcome, count in Counter(result.error for result in results).items():
+            telemetry.add("loom.embedding.texts", count, model=self._served.name, outcome=outcome or "ok")
         return results
+
+    async def _outcomes(self, pieces: Sequence[str]) -> list[Outcome]:
+        org = request_org()
+        held = await self._shared.get(org, Purpose.STORED, pieces)
+        missing = [piece for piece in pieces if piece not in held]
+        made = await self._embedder.embed_each(missing) if missing else []
+        vectors = {piece: each for piece, each in zip(missing, made, strict=True) if not isinstance(each, LoomError)}
+        self._shared.put(org, Purpose.STORED, vectors)
+        embedded = iter(made)
+        return [held[piece] if piece in held else next(embedded) for piece in pieces]
 
     def _split(self, texts: Sequence[str]) -> list[list[Span]]:
         return [chunk_spans(text, self._tokens, self._served.budget_tokens) for text in texts]
 
-    async def _vectors(self, pieces: Sequence[str]) -> Sequence[Vector | None]:
-        try:
-            return await self._embedder.embed_many(pieces)
-        except MalformedEmbedding:
-            return [await self._vector(piece) for piece in pieces]
 
-    async def _vector(self, piece: str) -> Vector | None:
-        try:
-            [vector] = await self._embedder.embed_many([piece])
-        except MalformedEmbedding:
-            return None
-        return vector
-
-
-def _embedded(spans: Sequence[Span], vectors: Sequence[Vector | None]) -> Embedded:
-    whole = [Chunk(span, vector) for span, vector in zip(spans, vectors, strict=True) if vector is not None]
-    # Half a text's chunks would leave the other half out in silence.
-    return Embedded(chunks=tuple(whole)) if len(whole) == len(spans) else Embedded(error=Reason.PROVIDER_FAILED)
+def _embedded(spans: Sequence[Span], outcomes: Sequence[Outcome]) -> Embedded:
+    chunks = []
+    for span, outcome in zip(spans, outcomes, strict=True):
+        if isinstance(outcome, LoomError):
+            # Half a text's chunks would leave the other half out in silence.
+            return Embedded(error=outcome.reason)
+        chunks.append(Chunk(span, outcome))
+    return Embedded(chunks=tuple(chunks))

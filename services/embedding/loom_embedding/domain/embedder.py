@@ -7,11 +7,21 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from loom_common.errors import LoomError
+
 Vector: TypeAlias = NDArray[np.float32]
 """Shapes: float32 [dim], of unit length."""
 
+Outcome: TypeAlias = Vector | LoomError
+"""What became of one text: its vector, or why it has none."""
+
 FAKE: Final = "fake"
 LOCAL: Final = "local"
+OPENAI: Final = "openai"
+GEMINI: Final = "gemini"
+
+REMOTE: Final = frozenset({OPENAI, GEMINI})
+"""Providers that are called over the network."""
 
 
 class Span(NamedTuple):
@@ -35,10 +45,13 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, text: str) -> Vector:
-        """Returns the vector of a query, before any bulk work that waits.
+        """Returns the vector of a query, in one attempt and before any bulk work that waits.
 
         Raises:
+            InvalidArgument: The text is longer than the model's window.
             MalformedEmbedding: The provider answered something that is no vector.
+            ProviderBusy: The provider failed in a way that may pass.
+            ProviderFailed: The provider failed.
         """
         ...
 
@@ -46,8 +59,19 @@ class Embedder(Protocol):
         """Returns one vector per text, in order. The texts fit the model's window.
 
         Raises:
+            InvalidArgument: A text is longer than the model's window.
             MalformedEmbedding: The provider answered something that is no vector.
             Overloaded: Too much work waits already.
+            ProviderFailed: The provider failed, in all attempts.
+        """
+        ...
+
+    async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
+        """Returns one vector per text, in order, or why that text has none; it loses no other.
+
+        Raises:
+            Overloaded: Too much work waits already.
+            ProviderFailed: The provider failed for every text, in all attempts.
         """
         ...
 

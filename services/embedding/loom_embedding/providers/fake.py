@@ -11,7 +11,7 @@ import numpy as np
 
 from loom_common import call
 from loom_common.usage import Usage
-from loom_embedding.domain.embedder import FAKE, ServedModel, Span, Vector
+from loom_embedding.domain.embedder import FAKE, Outcome, ServedModel, Span, Vector
 from loom_embedding.domain.vectors import unit_vector
 
 # Words are cut so that every token has a bounded length, as a real model's have.
@@ -54,6 +54,10 @@ class FakeEmbedder:
         """See `Embedder.embed_many`."""
         self._count(texts)
         return await asyncio.to_thread(lambda: [trigram_vector(text, self.dim) for text in texts])
+
+    async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
+        """See `Embedder.embed_each`."""
+        return [*await self.embed_many(texts)]
 
     def _count(self, texts: Sequence[str]) -> None:
         tokens = sum(len(self._tokens.spans(text)) for text in texts)

@@ -1,0 +1,1 @@
+"""The tables of embedding, as numbered SQL files."""
