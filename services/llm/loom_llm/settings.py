@@ -1,19 +1,25 @@
 """Settings of the llm service."""
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SecretStr
-from pydantic.config import JsonDict
+from pydantic import AfterValidator, Field, SecretStr
 
-from loom_common.settings import ALLOWED_KEY, CommonSettings, LowerCase
+from loom_common.settings import URL_PATTERN, URL_RULE, LowerCase, ProviderSettings
+from loom_common.settings.allowed import ALLOWED_KEY
+from loom_llm.domain.policy import parse_policies
 from loom_llm.domain.selection import ANTHROPIC, OPENAI, Provider
 
-_URL = r"^https?://[^\s]+$"
-_URL_RULE: JsonDict = {ALLOWED_KEY: "http://host or https://host, with a path where the API has one"}
+OpenAIEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+AnthropicEffort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
 
-class LlmSettings(CommonSettings):
-    """What the llm service reads beside the common settings."""
+def _policies(text: str) -> str:
+    parse_policies(text)
+    return text
+
+
+class LlmSettings(ProviderSettings):
+    """What the llm service reads beside the common settings and those of all providers."""
 
     provider: Annotated[Provider, LowerCase] | None = Field(
         default=None,
@@ -26,24 +32,47 @@ class LlmSettings(CommonSettings):
         max_length=128,
         description="Model to ask. Unset: `gpt-6-luna` of openai, `claude-haiku-4-5` of anthropic.",
     )
-    openai_api_key: SecretStr | None = Field(
-        default=None, alias="OPENAI_API_KEY", min_length=1, description="Key for openai."
+    fallback_model: str | None = Field(
+        default=None,
+        alias="LOOM_LLM_FALLBACK_MODEL",
+        min_length=1,
+        max_length=128,
+        description="Model that is asked where the first one's provider is out or refuses a request (400, 413, 422); "
+        "its provider follows from its name. Unset: none.",
+    )
+    openai_reasoning_effort: Annotated[OpenAIEffort, LowerCase] | None = Field(
+        default=None,
+        alias="LOOM_LLM_OPENAI_REASONING_EFFORT",
+        description="Reasoning effort of openai's models. Unset: the lowest that a model takes.",
+    )
+    anthropic_effort: Annotated[AnthropicEffort, LowerCase] | None = Field(
+        default=None,
+        alias="LOOM_LLM_ANTHROPIC_EFFORT",
+        description="Thinking effort of anthropic's models. Unset: the model's own.",
+    )
+    hidden_reasoning_reserve_max: int = Field(
+        default=25_000,  # Source: OpenAI's advice on how much to keep free for reasoning models
+        alias="LOOM_LLM_HIDDEN_REASONING_RESERVE_MAX",
+        ge=0,
+        le=131_072,
+        description="Most tokens that are added to an answer's cap for hidden reasoning. What is added is learned from "
+        "the answers of a model.",
+    )
+    policy_by_traffic_class: Annotated[str, AfterValidator(_policies)] = Field(
+        default="",
+        alias="LOOM_LLM_POLICY_BY_TRAFFIC_CLASS",
+        json_schema_extra={ALLOWED_KEY: "a JSON object of traffic classes"},
+        description="What holds for calls of a traffic class where they do not say it themselves: `cache` answers them "
+        'from Loom\'s own cache. Unset: `{"bench": {"cache": true}}`.',
     )
     anthropic_api_key: SecretStr | None = Field(
         default=None, alias="ANTHROPIC_API_KEY", min_length=1, description="Key for anthropic."
     )
-    openai_base_url: str = Field(
-        default="https://api.openai.com/v1",
-        alias="LOOM_OPENAI_BASE_URL",
-        pattern=_URL,
-        json_schema_extra=_URL_RULE,
-        description="Root of the OpenAI API, or of a server that speaks it, such as `http://localhost:11434/v1`.",
-    )
     anthropic_base_url: str = Field(
         default="https://api.anthropic.com",
         alias="LOOM_ANTHROPIC_BASE_URL",
-        pattern=_URL,
-        json_schema_extra=_URL_RULE,
+        pattern=URL_PATTERN,
+        json_schema_extra=URL_RULE,
         description="Root of the Anthropic API, or of a server that speaks it.",
     )
     request_timeout_s: float = Field(

@@ -1,27 +1,51 @@
-"""Builds the llm service: the provider's client, the use case, the server."""
+"""Builds the llm service: the models, the use cases, the server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import assert_never
 
+import httpx2
 import structlog
 
 from loom.llm.v1 import llm_pb2_grpc as pb_grpc
 from loom_common.clickhouse import ClickHouse
+from loom_common.clock import Clock, SystemClock
+from loom_common.migrations import migrate
+from loom_common.model_calls.client import model_client
+from loom_common.model_calls.gate import ModelCallGate
+from loom_common.model_calls.holds import Holds
+from loom_common.model_calls.policy import InferencePolicy
+from loom_common.orphans import Orphans
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
 from loom_llm.api.llm import LlmServicer
+from loom_llm.app.cache import AnswerCache
+from loom_llm.app.chat import Chat
 from loom_llm.app.completion import Completion
-from loom_llm.app.health import ProviderHealth
-from loom_llm.app.orphans import Orphans
+from loom_llm.app.fallback import FallbackClient
+from loom_llm.app.gate import Gate
+from loom_llm.app.models import Models
 from loom_llm.app.status import LlmStatus
+from loom_llm.app.watching import Healths, WatchedClient
 from loom_llm.domain.client import LLMClient
-from loom_llm.domain.selection import KEY_VARIABLES, Selection, select
-from loom_llm.providers.fake import FakeClient
-from loom_llm.providers.retrying import RetryingClient, RetryPolicy
+from loom_llm.domain.policy import TrafficPolicies, parse_policies
+from loom_llm.domain.selection import (
+    ANTHROPIC,
+    FAKE,
+    KEY_VARIABLES,
+    OPENAI,
+    Provider,
+    Selection,
+    provider_of,
+    select,
+)
+from loom_llm.providers.clients import Access, Clients, OpenHttp
+from loom_llm.providers.retrying import retry_policy
+from loom_llm.providers.sdk import CONNECT_TIMEOUT_S, Endpoint
 from loom_llm.settings import LlmSettings
+from loom_llm.store.answers import AnswerRepository
 
 NAME = "llm"
+PACKAGE = "loom_llm"
 FULL_NAME = "loom.llm.v1.LlmService"
 
 # What a call needs beside its provider: gates, translation, the way back. Source: chosen.
@@ -36,66 +60,118 @@ async def open_service(settings: LlmSettings, ch: ClickHouse) -> AsyncIterator[R
 
     Args:
         settings: Its settings.
-        ch: The database; this service keeps nothing in it.
+        ch: The database; answers are kept in it.
 
     Raises:
         SettingsError: A key file of the service is missing.
         ListenError: The address cannot be bound.
     """
+    await migrate(ch, NAME, PACKAGE)
     async with AsyncExitStack() as stack:
         peers = await stack.enter_async_context(open_peers(settings, NAME))
         selection = select(settings.provider, settings.model, settings.keys)
         _log_selection(selection)
-        client = await stack.enter_async_context(open_client(selection, settings))
-        health = ProviderHealth()
-        # Entered after the client and the ledger's sink, both of which it needs to its end.
-        orphans = await stack.enter_async_context(Orphans(peers.ledger))
-        completion = Completion(client, health, orphans, reads_llm_free=settings.reads_llm_free)
-        servicer = LlmServicer(completion, selection)
+        healths = Healths()
+        model_calls = peers.model_calls(settings)
+        clients = await stack.enter_async_context(open_clients(settings, model_calls))
+        models = await open_models(selection, settings, clients, healths)
+        cache = open_cache(settings, ch)
+        stack.push_async_callback(cache.aclose)
+        # Entered after the clients, the cache and the ledger's sink, which it needs to its end.
+        orphans = await stack.enter_async_context(Orphans(peers.ledger, recorder=NAME, op="llm.complete"))
+        gate = Gate(reads_llm_free=settings.reads_llm_free, model_calls=model_calls)
+        completion = Completion(models, orphans, gate, cache)
+        servicer = LlmServicer(completion, Chat(models, orphans, gate), cache, selection)
         spec = ServiceSpec(
             name=NAME,
             listen=settings.llm_listen,
             services=[Service(pb_grpc.add_LlmServiceServicer_to_server, servicer, FULL_NAME)],
-            status=LlmStatus(selection, health, require_real=settings.require_real_providers),
+            status=LlmStatus(selection, healths, require_real=settings.require_real_providers),
         )
         yield await stack.enter_async_context(serving(spec, with_room_for_models(settings), peers.deps))
 
 
-@asynccontextmanager
-async def open_client(selection: Selection, settings: LlmSettings) -> AsyncIterator[LLMClient]:
-    """Opens the client of the selected model; its connections close when it is left.
+def open_cache(settings: LlmSettings, ch: ClickHouse, clock: Clock | None = None) -> AnswerCache:
+    """Returns the cache of answers, over a migrated database."""
+    policies = TrafficPolicies(parse_policies(settings.policy_by_traffic_class))
+    return AnswerCache(AnswerRepository(ch), policies, clock or SystemClock(), alone=ch.exclusive)
 
-    An SDK is loaded where it is used alone: each takes a second or more, which every start would wait for.
+
+def open_clients(settings: LlmSettings, model_calls: ModelCallGate | None = None) -> Clients:
+    """Returns what builds clients of models, for every provider whose key is set.
+
+    Args:
+        settings: Their settings.
+        model_calls: What calls say of whom they are for; None: nothing.
     """
-    async with AsyncExitStack() as stack:
-        policy = RetryPolicy(settings.retry_attempts, settings.retry_max_wait_s, settings.total_deadline_s)
-        match selection.provider:
-            case "fake":
-                yield FakeClient(selection.model)
-            case "openai":
-                from loom_llm.providers.openai import OpenAIClient
+    policy = retry_policy(
+        attempts=settings.retry_attempts,
+        max_wait_s=settings.retry_max_wait_s,
+        total_s=settings.total_deadline_s,
+    )
+    base_urls: dict[Provider, str] = {OPENAI: settings.openai_base_url, ANTHROPIC: settings.anthropic_base_url}
+    efforts: dict[Provider, str | None] = {
+        OPENAI: settings.openai_reasoning_effort,
+        ANTHROPIC: settings.anthropic_effort,
+    }
+    access = {
+        provider: Access(
+            Endpoint(key.get_secret_value(), base_urls[provider], settings.request_timeout_s), efforts[provider]
+        )
+        for provider, key in settings.keys.items()
+    }
+    return Clients(
+        access,
+        policy,
+        reserve_max=settings.hidden_reasoning_reserve_max,
+        open_http=_open_http(model_calls.policy) if model_calls is not None else None,
+    )
 
-                openai = OpenAIClient(
-                    selection.model,
-                    settings.keys["openai"].get_secret_value(),
-                    base_url=settings.openai_base_url,
-                    timeout_s=settings.request_timeout_s,
-                )
-                stack.push_async_callback(openai.aclose)
-                yield RetryingClient(openai, policy)
-            case "anthropic":
-                from loom_llm.providers.anthropic import AnthropicClient
 
-                anthropic = AnthropicClient(
-                    selection.model,
-                    settings.keys["anthropic"].get_secret_value(),
-                    base_url=settings.anthropic_base_url,
-                    timeout_s=settings.request_timeout_s,
-                )
-                stack.push_async_callback(anthropic.aclose)
-                yield RetryingClient(anthropic, policy)
-            case _:
-                assert_never(selection.provider)
+def _open_http(policy: InferencePolicy) -> OpenHttp:
+    """Returns what opens the providers' HTTP clients. What jobs hold counts for all of them."""
+    holds = Holds()
+
+    def open_http(endpoint: Endpoint) -> httpx2.AsyncClient:
+        return model_client(policy, timeout_s=endpoint.timeout_s, connect_timeout_s=CONNECT_TIMEOUT_S, holds=holds)
+
+    return open_http
+
+
+async def open_models(selection: Selection, settings: LlmSettings, clients: Clients, healths: Healths) -> Models:
+    """Returns the models that can be asked; the served one, and the fallback, are ready."""
+
+    async def watched(chosen: Selection) -> LLMClient:
+        client = await clients.client(chosen)
+        return WatchedClient(client, healths.of(client.provider))
+
+    second = await _fallback(selection, settings, watched)
+
+    async def build(chosen: Selection) -> LLMClient:
+        if second is not None and chosen.model == second.model:
+            return second
+        client = await watched(chosen)
+        if second is None or chosen.provider == FAKE:
+            return client
+        return FallbackClient(client, second, total_s=settings.total_deadline_s)
+
+    return Models(selection, await build(selection), frozenset(settings.keys), build)
+
+
+async def _fallback(
+    served: Selection, settings: LlmSettings, build: Callable[[Selection], Awaitable[LLMClient]]
+) -> LLMClient | None:
+    """Returns the client of the fallback model; None where none is set, or where it could only be the fake."""
+    model = settings.fallback_model
+    if model is None:
+        return None
+    wanted = provider_of(model) or served.wanted_provider
+    chosen = select(wanted, model, settings.keys)
+    if chosen.key_missing:
+        # An echo in place of an answer that failed would be taken for one.
+        _log.warning("llm_fallback_key_missing", provider=wanted, model=model, set=KEY_VARIABLES[wanted])
+        return None
+    return await build(chosen)
 
 
 def with_room_for_models(settings: LlmSettings) -> LlmSettings:

@@ -1,62 +1,22 @@
 """The llm service on a real server, with a stand-in for its provider: RPCs, gates, failures, usage, status."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc.aio
 import pytest
-from support.grpc import Deployment, bad_request, error_info, reason_of, retry_info
-from support.providers import TEST_KEY, Fault, ProviderStandIn, Reply
+from support.grpc import bad_request, error_info, reason_of, retry_info
+from support.llm_service import FOR_ACME, Rig
+from support.providers import TEST_KEY, Fault, Reply
 
 from loom.common.v1 import status_pb2, status_pb2_grpc
 from loom.llm.v1 import llm_pb2 as pb
 from loom.llm.v1 import llm_pb2_grpc as pb_grpc
 from loom_common.attribution import ATTRIBUTION_KEY, Attribution
 from loom_common.call import Call, bind
-from loom_common.clickhouse import ClickHouse
 from loom_common.errors import ProviderFailed
-from loom_llm.settings import LlmSettings
 from loom_llm.wiring import open_service
 
-FOR_ACME = Attribution(org="acme", feature="memory.ask")
 READ = Attribution(org="acme", feature="memory.search", read_only=True)
-
-
-@pytest.fixture
-async def stand_in() -> AsyncIterator[ProviderStandIn]:
-    async with ProviderStandIn().running() as server:
-        yield server
-
-
-class Rig:
-    """Opens the service as its process does and calls it as memory does."""
-
-    def __init__(self, deployment: Deployment, clickhouse: ClickHouse, stand_in: ProviderStandIn) -> None:
-        self.deployment = deployment
-        self.clickhouse = clickhouse
-        self.stand_in = stand_in
-
-    def settings(self, **variables: object) -> LlmSettings:
-        given: dict[str, object] = {
-            "LOOM_SERVICE_KEY": self.deployment.keys / "llm.jwk",
-            "LOOM_SERVICE_JWKS": self.deployment.keys / "services.jwks",
-            "LOOM_LLM_LISTEN": "127.0.0.1:0",
-            "LOOM_IDENTITY_ADDR": "127.0.0.1:1",
-            "LOOM_OPENAI_BASE_URL": self.stand_in.openai_url,
-            "LOOM_ANTHROPIC_BASE_URL": self.stand_in.anthropic_url,
-            "LOOM_LLM_RETRY_MAX_WAIT_S": 0.01,
-            **variables,
-        }
-        return LlmSettings(**given)
-
-    def metadata(self, attribution: Attribution | None = FOR_ACME) -> tuple[tuple[str, str | bytes], ...]:
-        sent = () if attribution is None else ((ATTRIBUTION_KEY, attribution.to_bytes()),)
-        return (self.deployment.credential("memory"), *sent)
-
-
-@pytest.fixture
-def rig(deployment: Deployment, clickhouse: ClickHouse, stand_in: ProviderStandIn) -> Rig:
-    return Rig(deployment, clickhouse, stand_in)
 
 
 @pytest.mark.parametrize(

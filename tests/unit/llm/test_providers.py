@@ -15,13 +15,15 @@ from support.providers import (
     message,
 )
 
-from loom_llm.domain.client import LLMResult, ResponseFormat
-from loom_llm.domain.failures import FailureKind, ProviderError
-from loom_llm.providers.anthropic import JSON_DIRECTIVE, AnthropicClient
-from loom_llm.providers.openai import OpenAIClient
+from loom_common.providers import FailureKind, ProviderError
+from loom_llm.domain.messages import LLMResult, ResponseFormat
+from loom_llm.domain.prompts.structured_output import JSON_DIRECTIVE
+from loom_llm.providers.retrying import retry_policy
+from loom_llm.providers.shaped import ShapedClient
 
-MakeClient = Callable[..., OpenAIClient | AnthropicClient]
+MakeClient = Callable[..., ShapedClient]
 
+POLICY = retry_policy(attempts=4, max_wait_s=20.0, total_s=60.0)
 JSON: ResponseFormat = {"type": "json_object"}
 BOTH = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 
@@ -40,6 +42,8 @@ async def test_openai_sends_messages_cap_and_key_and_reads_text_and_counts(
     assert sent.json == {
         "model": "gpt-6-luna",
         "max_completion_tokens": 64,
+        "temperature": 0.0,
+        "reasoning_effort": "none",
         "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}],
     }
 
@@ -68,6 +72,7 @@ async def test_anthropic_sends_a_cacheable_system_block_and_counts_cached_tokens
     assert sent.json == {
         "model": "claude-haiku-4-5",
         "max_tokens": 64,
+        "temperature": 0.0,
         "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
         "messages": [{"role": "user", "content": "hi"}],
     }
@@ -86,7 +91,9 @@ async def test_anthropic_asks_for_json_in_words_and_takes_the_fence_off(
     assert result.text == '{"a": "``` inside"}'
     system = stand_in.requests[0].json["system"]
     assert isinstance(system, list)
-    assert system == [{"type": "text", "text": f"be brief\n\n{JSON_DIRECTIVE}", "cache_control": {"type": "ephemeral"}}]
+    assert system == [
+        {"type": "text", "text": f"be brief\n\n{JSON_DIRECTIVE.text}", "cache_control": {"type": "ephemeral"}}
+    ]
 
 
 @BOTH
@@ -124,7 +131,7 @@ async def test_an_http_error_is_a_failure_with_its_status_and_sent_once(
     failure = caught.value
     assert (failure.provider, failure.kind, failure.status) == (provider, FailureKind.STATUS, status)
     assert failure.retry_after_s == 3.0
-    assert failure.retryable == (status in {429, 500, 502, 503, 504, 529})
+    assert POLICY.may_help(failure) == (status in {429, 500, 502, 503, 504, 529})
     assert len(stand_in.requests) == 1
 
 
@@ -158,15 +165,14 @@ async def test_a_broken_transport_is_a_retryable_failure(
     with pytest.raises(ProviderError) as caught:
         await make_client(provider, timeout_s=0.2).complete("", "hi")
     assert caught.value.kind is kind
-    assert caught.value.retryable
+    assert POLICY.may_help(caught.value)
 
 
 @BOTH
 async def test_a_provider_that_is_not_there_is_a_retryable_failure(provider: str, make_client: MakeClient) -> None:
     async with ProviderStandIn().running() as gone:
         url = gone.anthropic_url
-    client = make_client(provider)
-    client._sdk.base_url = f"{url}/v1/" if provider == "openai" else url
+    client = make_client(provider, url=f"{url}/v1" if provider == "openai" else url)
     with pytest.raises(ProviderError) as caught:
         await client.complete("", "hi")
     assert caught.value.kind is FailureKind.CONNECTION
@@ -197,4 +203,4 @@ async def test_an_answer_that_cannot_be_read_is_a_malformed_failure(
     with pytest.raises(ProviderError) as caught:
         await make_client(provider).complete("", "hi")
     assert caught.value.kind is FailureKind.MALFORMED
-    assert not caught.value.retryable
+    assert not POLICY.may_help(caught.value)

@@ -6,14 +6,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from support.provider_streams import openai_error_event, openai_events
 from support.providers import TEST_KEY, Fault, ProviderStandIn, Reply
 
 from loom_common.call import Call, bind
-from loom_llm.domain.failures import FailureKind, ProviderError
-from loom_llm.providers.openai import OpenAIClient
-from loom_llm.providers.retrying import RetryingClient, RetryPolicy
+from loom_common.providers import FailureKind, ProviderError, RetryPolicy
+from loom_llm.domain.messages import ChatRequest
+from loom_llm.domain.traits import Traits
+from loom_llm.providers.openai import OpenAIWire
+from loom_llm.providers.retrying import RetryingClient, retry_policy
+from loom_llm.providers.sdk import Endpoint
+from loom_llm.providers.shaped import ShapedClient
 
-POLICY = RetryPolicy(attempts=4, max_wait_s=20.0, total_s=60.0)
+POLICY = retry_policy(attempts=4, max_wait_s=20.0, total_s=60.0)
 
 
 class Waits:
@@ -30,9 +35,11 @@ class Waits:
 async def retrying(
     stand_in: ProviderStandIn, waits: Waits, policy: RetryPolicy = POLICY, *, timeout_s: float = 5.0
 ) -> AsyncIterator[RetryingClient]:
-    client = OpenAIClient("gpt-6-luna", TEST_KEY, base_url=stand_in.openai_url, timeout_s=timeout_s)
-    yield RetryingClient(client, policy, sleep=waits)
-    await client.aclose()
+    wire = OpenAIWire(Endpoint(TEST_KEY, stand_in.openai_url, timeout_s))
+    # No call waits for another's lesson: what is tested here is what happens when calls fail.
+    traits = Traits("gpt-6-luna", wire.wished(), reserve_max=0, learning_wait_s=0.0)
+    yield RetryingClient(ShapedClient(wire, "gpt-6-luna", traits), policy, sleep=waits)
+    await wire.aclose()
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 529])
@@ -73,7 +80,7 @@ async def test_a_malformed_answer_is_not_tried_again(stand_in: ProviderStandIn) 
 async def test_the_waits_double_up_to_their_cap_and_the_attempts_end(stand_in: ProviderStandIn) -> None:
     stand_in.script(*[Reply.error(503)] * 9)
     waits = Waits()
-    async with retrying(stand_in, waits, RetryPolicy(attempts=6, max_wait_s=3.0, total_s=60)) as client:
+    async with retrying(stand_in, waits, retry_policy(attempts=6, max_wait_s=3.0, total_s=60)) as client:
         with pytest.raises(ProviderError) as caught:
             await client.complete("", "hi")
     assert waits.seconds == [0.5, 1.0, 2.0, 3.0, 3.0]
@@ -115,7 +122,7 @@ async def test_a_wait_that_the_caller_does_not_outlast_is_not_begun(stand_in: Pr
 
 async def test_all_attempts_together_end_at_the_total_deadline(stand_in: ProviderStandIn) -> None:
     stand_in.script(Reply(fault=Fault.HANG))
-    async with retrying(stand_in, Waits(), RetryPolicy(attempts=4, max_wait_s=1, total_s=0.2)) as client:
+    async with retrying(stand_in, Waits(), retry_policy(attempts=4, max_wait_s=1, total_s=0.2)) as client:
         with pytest.raises(ProviderError) as caught:
             await client.complete("", "hi")
     assert caught.value.kind is FailureKind.TIMEOUT
@@ -141,3 +148,82 @@ async def test_one_hung_call_holds_up_no_other(stand_in: ProviderStandIn) -> Non
         hung.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hung
+
+
+ASKED = ChatRequest.of_prompt("", "hi")
+
+
+async def seen_and_failure(client: RetryingClient) -> tuple[list[str], ProviderError]:
+    """Reads a stream that fails; returns what was seen before, and the failure."""
+    seen: list[str] = []
+
+    async def listen() -> None:
+        async for delta in client.chat(ASKED):
+            seen.extend([delta.text] if delta.text else [])
+
+    with pytest.raises(ProviderError) as caught:
+        await listen()
+    return seen, caught.value
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply.error(503),
+        Reply.error(429),
+        Reply(fault=Fault.RESET),
+        Reply(events=openai_events("one")[:1], fault=Fault.CUT),
+        Reply(events=[openai_error_event("server_error")]),
+    ],
+)
+async def test_a_stream_is_tried_again_until_something_was_seen(reply: Reply, stand_in: ProviderStandIn) -> None:
+    stand_in.script(reply)
+    waits = Waits()
+    async with retrying(stand_in, waits) as client:
+        deltas = [delta async for delta in client.chat(ASKED)]
+    assert "".join(delta.text for delta in deltas) == "echo: hi"
+    assert waits.seconds == [0.5]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.STALL])
+async def test_a_stream_of_which_something_was_seen_is_not_tried_again(fault: Fault, stand_in: ProviderStandIn) -> None:
+    stand_in.script(Reply.error(503), Reply(events=openai_events("one two")[:2], fault=fault))
+    async with retrying(stand_in, Waits(), timeout_s=0.3) as client:
+        seen, error = await seen_and_failure(client)
+    assert seen == ["one"]
+    assert error.attempts == 2
+    assert len(stand_in.requests) == 2
+
+
+async def test_a_provider_that_streams_for_ever_is_cut_at_the_total_deadline(stand_in: ProviderStandIn) -> None:
+    stand_in.script(Reply(events=openai_events("one two")[:2], fault=Fault.ENDLESS))
+    async with retrying(stand_in, Waits(), retry_policy(attempts=4, max_wait_s=1, total_s=0.3)) as client:
+        async with asyncio.timeout(10):
+            seen, error = await seen_and_failure(client)
+            await stand_in.stream_ended.wait()
+    assert len(seen) > 1
+    assert error.kind is FailureKind.TIMEOUT
+    assert stand_in.open_streams == 0
+
+
+async def test_a_provider_that_sends_nothing_visible_for_ever_is_cut_too(stand_in: ProviderStandIn) -> None:
+    stand_in.script(Reply(events=[": keep-alive\n\n"], fault=Fault.ENDLESS))
+    async with retrying(stand_in, Waits(), retry_policy(attempts=4, max_wait_s=1, total_s=0.3)) as client:
+        async with asyncio.timeout(10):
+            seen, error = await seen_and_failure(client)
+    assert (seen, error.kind) == ([], FailureKind.TIMEOUT)
+
+
+async def test_what_a_reader_does_between_two_pieces_is_not_cut(stand_in: ProviderStandIn) -> None:
+    async with retrying(stand_in, Waits(), retry_policy(attempts=1, max_wait_s=1, total_s=0.2)) as client:
+        deltas = client.chat(ASKED)
+        first = await anext(deltas)
+        # The stream's time passes while the reader is busy: it ends the stream and never the reader.
+        waited = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.3, waited.set)
+        async with asyncio.timeout(5):
+            await waited.wait()
+        with pytest.raises(ProviderError) as caught:
+            await anext(deltas)
+    assert first.text == "echo:"
+    assert caught.value.kind is FailureKind.TIMEOUT

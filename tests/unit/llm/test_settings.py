@@ -25,6 +25,9 @@ def test_an_empty_key_counts_as_none() -> None:
         ("LOOM_OPENAI_BASE_URL", "localhost:8000"),
         ("LOOM_LLM_RETRY_ATTEMPTS", "0"),
         ("LOOM_LLM_REQUEST_TIMEOUT_S", "soon"),
+        ("LOOM_LLM_OPENAI_REASONING_EFFORT", "extreme"),
+        ("LOOM_LLM_ANTHROPIC_EFFORT", "none"),
+        ("LOOM_LLM_HIDDEN_REASONING_RESERVE_MAX", "-1"),
     ],
 )
 def test_a_bad_value_is_one_line_that_names_the_variable(variable: str, value: str) -> None:

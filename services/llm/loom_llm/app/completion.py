@@ -1,52 +1,69 @@
-"""Completes a prompt: the gates first, then the provider, then what it cost."""
+"""Completes a prompt: the gate first, then the cache or the provider, then what it cost."""
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Protocol
 
-import structlog
+from loom_common import call
+from loom_common.orphans import Orphans
+from loom_common.providers import ProviderError, provider_failed
+from loom_common.telemetry.genai import PromptRef, prompted
+from loom_llm.app.gate import Gate
+from loom_llm.app.models import Models
+from loom_llm.app.usage import usage_of
+from loom_llm.domain.cache_key import CacheUse
+from loom_llm.domain.client import LLMClient
+from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, LLMResult, ResponseFormat
 
-from loom_common import call, telemetry
-from loom_common.attribution import Attribution
-from loom_common.errors import ModelCallUnattributed, ProviderFailed, ReadsLlmFree
-from loom_llm.app.health import ProviderHealth
-from loom_llm.app.orphans import Orphans, usage_of
-from loom_llm.domain.client import DEFAULT_MAX_TOKENS, LLMClient, LLMResult, ResponseFormat
-from loom_llm.domain.failures import FailureKind, ProviderError
 
-_SETTING: Final = "LOOM_READS_LLM_FREE"
+class Caching(Protocol):
+    """Puts a cache of answers before a model."""
 
-_WORDS: Final = {
-    FailureKind.STATUS: "answered HTTP {status}",
-    FailureKind.TIMEOUT: "did not answer in time",
-    FailureKind.CONNECTION: "could not be reached",
-    FailureKind.MALFORMED: "answered something that cannot be read",
-}
+    def over(self, client: LLMClient, use: CacheUse) -> LLMClient:
+        """Returns a client that answers from the cache where it can; for the running call alone."""
+        ...
 
-_log = structlog.get_logger(__name__)
+
+class NoCache:
+    """Answers nothing. A `Caching`."""
+
+    def over(self, client: LLMClient, use: CacheUse) -> LLMClient:
+        """See `Caching.over`."""
+        return client
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, and how it is to be completed."""
+
+    system: str
+    user: str
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    response_format: ResponseFormat | None = None
+    model: str = ""
+    """Model to ask; empty for the served one."""
+    cache: CacheUse | None = None
+    """How Loom's own cache of answers is used; None for not at all."""
+    reference: PromptRef | None = None
+    """Which prompt of Loom's it is, for traces."""
 
 
 class Completion:
     """Completes prompts.
 
     Args:
-        client: The model.
-        health: Told how each call to it ended.
+        models: The models.
         orphans: Sees to calls that their callers left.
-        reads_llm_free: Whether operations that only read may have no completion.
+        gate: Says whether a call may have an answer.
+        caching: Loom's own cache of answers.
     """
 
-    def __init__(self, client: LLMClient, health: ProviderHealth, orphans: Orphans, *, reads_llm_free: bool) -> None:
-        self._client = client
-        self._health = health
+    def __init__(self, models: Models, orphans: Orphans, gate: Gate, caching: Caching | None = None) -> None:
+        self._models = models
         self._orphans = orphans
-        self._reads_llm_free = reads_llm_free
+        self._gate = gate
+        self._caching = caching or NoCache()
 
-    async def complete(
-        self,
-        system: str,
-        user: str,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        response_format: ResponseFormat | None = None,
-    ) -> LLMResult:
+    async def complete(self, prompt: Prompt) -> LLMResult:
         """Returns the model's answer to one prompt.
 
         Raises:
@@ -54,49 +71,16 @@ class Completion:
             ReadsLlmFree: It is for an operation that only reads, and the deployment keeps models out of these.
             ProviderFailed: The provider did not answer.
         """
-        self._require_allowed(call.current().attribution)
+        await self._gate.require()
+        client = await self._models.client(prompt.model)
+        if prompt.cache is not None:
+            client = self._caching.over(client, prompt.cache)
         try:
-            result = await self._orphans.run(self._client.complete(system, user, max_tokens, response_format))
+            with prompted(prompt.reference):
+                result = await self._orphans.run(
+                    client.complete(prompt.system, prompt.user, prompt.max_tokens, prompt.response_format), usage_of
+                )
         except ProviderError as error:
-            telemetry.add("loom.llm.calls", model=self._client.model, outcome=error.kind.value)
-            self._health.failed(error)
-            _log.warning(
-                "provider_failed",
-                provider=error.provider,
-                kind=error.kind.value,
-                status=error.status,
-                attempts=error.attempts,
-            )
             raise provider_failed(error) from None
-        telemetry.add("loom.llm.calls", model=self._client.model, outcome="ok")
-        self._health.answered()
         call.current().usage.merge(usage_of(result))
         return result
-
-    def _require_allowed(self, attribution: Attribution | None) -> None:
-        if attribution is None:
-            # Whether the call is for a read could not be told either.
-            raise ModelCallUnattributed("The call does not say whom it is for. Send loom-attribution-bin with it.")
-        if self._reads_llm_free and attribution.read_only:
-            raise ReadsLlmFree(
-                f"{_SETTING} is on: operations that only read call no model. Ask for an answer without one.",
-                detail={"setting": _SETTING},
-            )
-
-
-def provider_failed(error: ProviderError) -> ProviderFailed:
-    """Returns the error for callers: what happened, in our words."""
-    tries = "" if error.attempts == 1 else f" in {error.attempts} attempts"
-    happened = _WORDS[error.kind].format(status=error.status)
-    detail: dict[str, str | int] = {
-        "provider": error.provider,
-        "kind": error.kind.value,
-        "attempts": error.attempts,
-    }
-    if error.status is not None:
-        detail["status"] = error.status
-    return ProviderFailed(
-        f"The model provider {error.provider} {happened}{tries}.",
-        detail={**detail},
-        retry_after_s=error.retry_after_s,
-    )

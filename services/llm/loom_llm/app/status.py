@@ -1,14 +1,14 @@
 """What the llm service says of itself."""
 
 from loom_common.status import Problem, Severity, StatusReport
-from loom_llm.app.health import ProviderHealth
+from loom_llm.app.watching import Healths
 from loom_llm.domain.selection import FAKE, KEY_VARIABLES, Selection
 
 
 class LlmStatus:
     """Tells which model is served and how its provider fares."""
 
-    def __init__(self, selection: Selection, health: ProviderHealth, *, require_real: bool) -> None:
+    def __init__(self, selection: Selection, health: Healths, *, require_real: bool) -> None:
         self._selection = selection
         self._health = health
         self._fake_severity: Severity = "error" if require_real else "warning"
@@ -25,7 +25,7 @@ class LlmStatus:
         return StatusReport(ready=True, problems=tuple(self._problems()), facts=facts)
 
     def _problems(self) -> list[Problem]:
-        served, failure = self._selection, self._health.failure
+        served = self._selection
         problems = []
         if served.key_missing:
             variable = KEY_VARIABLES[served.wanted_provider]
@@ -46,13 +46,4 @@ class LlmStatus:
                     self._fake_severity,
                 )
             )
-        if failure is not None:
-            problems.append(
-                Problem(
-                    f"provider_failing:{failure.provider}",
-                    f"The last call to {failure.provider} failed ({failure.kind.value}"
-                    f"{'' if failure.status is None else f' {failure.status}'}). Check its key, its address and its "
-                    "own status page.",
-                )
-            )
-        return problems
+        return problems + self._health.problems()

@@ -1,40 +1,13 @@
 """What a model client is, whichever provider is behind it."""
 
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypedDict
+from collections.abc import AsyncGenerator
+from typing import Protocol
 
-DEFAULT_MAX_TOKENS: Final = 1024
-
-
-class ResponseFormat(TypedDict):
-    """Shape that an answer must have."""
-
-    type: Literal["text", "json_object"]
-    """`json_object`: the answer is one JSON object and nothing else."""
-
-
-@dataclass(frozen=True, slots=True)
-class LLMResult:
-    """One answer and what it cost."""
-
-    text: str
-    provider: str
-    """Provider that answered."""
-    model: str
-    """Model that answered; it may name itself more exactly than it was asked for."""
-    input_tokens: int = 0
-    """Tokens of the prompt, those read from or written to the provider's cache included."""
-    output_tokens: int = 0
-    cached_input_tokens: int = 0
-    """Tokens of the prompt that the provider read from its cache."""
-    cache_write_tokens: int = 0
-    """Tokens of the prompt that the provider wrote to its cache."""
-    from_cache: bool = False
-    """Whether Loom's own cache answered and no provider was called."""
+from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, ChatRequest, Delta, LLMResult, ResponseFormat
 
 
 class LLMClient(Protocol):
-    """Completes prompts with one model of one provider."""
+    """Completes prompts and continues conversations with one model of one provider."""
 
     @property
     def provider(self) -> str:
@@ -63,5 +36,15 @@ class LLMClient(Protocol):
 
         Raises:
             ProviderError: The provider did not answer.
+        """
+        ...
+
+    def chat(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+        """Yields the model's answer piece by piece; the last piece carries the whole and what it cost.
+
+        Closing the generator ends the provider's stream.
+
+        Raises:
+            ProviderError: The provider did not answer, or broke off. The latter may come after pieces.
         """
         ...

@@ -1,104 +1,286 @@
-"""Anthropic through the official SDK."""
+"""Anthropic, and servers that speak its messages, through the official SDK."""
 
-from typing import Final
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never, cast
 
 import anthropic
-from anthropic.types import Message, TextBlock, TextBlockParam
-
-from loom_llm.domain.client import DEFAULT_MAX_TOKENS, LLMResult, ResponseFormat
-from loom_llm.domain.failures import FailureKind, ProviderError
-from loom_llm.domain.json_text import without_fences
-from loom_llm.domain.selection import ANTHROPIC
-from loom_llm.providers.answers import checked, retry_after_s
-
-BASE_URL: Final = "https://api.anthropic.com"
-CONNECT_TIMEOUT_S: Final = 5.0
-
-JSON_DIRECTIVE: Final = (
-    "Answer with exactly one JSON object and nothing else: no prose before or after it and no code fence."
+from anthropic.types import (
+    ContentBlockParam,
+    Message,
+    MessageDeltaUsage,
+    MessageParam,
+    OutputConfigParam,
+    RawMessageStreamEvent,
+    TextBlock,
+    TextBlockParam,
+    ToolChoiceParam,
+    ToolParam,
+    ToolUseBlock,
+    Usage,
 )
-"""Stands at the end of the instructions where JSON is wanted: the API has no mode for it."""
+from anthropic.types.message_create_params import MessageCreateParamsBase
+
+from loom_common.providers import FailureKind, ProviderError
+from loom_llm.domain import messages as ours
+from loom_llm.domain.json_text import without_fences
+from loom_llm.domain.messages import Assembly, ChatRequest, Delta, LLMResult, StopReason, ToolCallFragment
+from loom_llm.domain.prompts.structured_output import JSON_DIRECTIVE
+from loom_llm.domain.selection import ANTHROPIC
+from loom_llm.domain.traits import OUTPUT_CONFIG, TEMPERATURE, WISHED_TEMPERATURE, Shape
+from loom_llm.providers.sdk import Endpoint, SdkErrors, checked
+
+_ERRORS: Final = SdkErrors(
+    ANTHROPIC,
+    anthropic.APIStatusError,
+    anthropic.APITimeoutError,
+    anthropic.APIConnectionError,
+    anthropic.AnthropicError,
+)
+_STOP: Final[Mapping[str, StopReason]] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
 
 
-class AnthropicClient:
-    """Completes prompts through `messages`.
+class AnthropicWire:
+    """Speaks `messages`.
 
     Args:
-        model: Name of the model.
-        api_key: Its key.
-        base_url: Root of the API. Given always: the SDK would else take it from the environment.
-        timeout_s: Longest silence of the provider.
+        endpoint: Where, and how it is reached.
+        effort: Thinking effort to send; None leaves it to the model.
     """
 
     provider = ANTHROPIC
 
-    def __init__(self, model: str, api_key: str, *, base_url: str = BASE_URL, timeout_s: float) -> None:
-        self.model = model
+    def __init__(self, endpoint: Endpoint, *, effort: str | None = None) -> None:
+        self._effort = effort
         self._sdk = anthropic.AsyncAnthropic(
-            api_key=api_key,
-            base_url=base_url,
+            api_key=endpoint.api_key,
+            base_url=endpoint.base_url,
             max_retries=0,
-            timeout=anthropic.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
+            timeout=endpoint.timeout,
+            http_client=endpoint.http_client,
         )
 
-    async def complete(
-        self,
-        system: str,
-        user: str,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        response_format: ResponseFormat | None = None,
-    ) -> LLMResult:
-        """See `LLMClient.complete`."""
-        wants_json = response_format is not None and response_format["type"] == "json_object"
-        if wants_json:
-            system = f"{system}\n\n{JSON_DIRECTIVE}" if system else JSON_DIRECTIVE
-        # Cacheable: the instructions of a feature are the same from call to call. An empty block is refused.
-        block: TextBlockParam = {"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}
-        try:
-            answer = await self._sdk.messages.create(
-                model=self.model,
-                max_tokens=max_tokens,
-                system=[block] if system else anthropic.omit,
-                messages=[{"role": "user", "content": user}],
-            )
-        # The SDK's errors quote the provider, which quotes keys and prompts: none is kept as a cause.
-        except anthropic.APIStatusError as error:
-            raise ProviderError(
-                ANTHROPIC,
-                FailureKind.STATUS,
-                status=error.status_code,
-                retry_after_s=retry_after_s(error.response.headers),
-            ) from None
-        except anthropic.APITimeoutError:
-            raise ProviderError(ANTHROPIC, FailureKind.TIMEOUT) from None
-        except anthropic.APIConnectionError:
-            raise ProviderError(ANTHROPIC, FailureKind.CONNECTION) from None
-        except (anthropic.AnthropicError, ValueError):  # the latter: JSON that is none
-            raise ProviderError(ANTHROPIC, FailureKind.MALFORMED) from None
-        return self._result(answer, wants_json=wants_json)
+    def wished(self) -> Shape:
+        """See `Wire.wished`."""
+        return Shape("max_tokens", effort=self._effort)
+
+    async def send(self, model: str, request: ChatRequest, shape: Shape, cap: int) -> LLMResult:
+        """See `Wire.send`."""
+        params = _params(model, request, shape, cap)
+        with _ERRORS.translated():
+            answer: object = await self._sdk.messages.create(**params, extra_body=_unlisted(shape))
+            # The SDK checks no types: an answer may be text, and any field anything.
+            if not isinstance(answer, Message):
+                raise ProviderError(ANTHROPIC, FailureKind.MALFORMED)
+            assembly, counts = Assembly(), _Counts()
+            assembly.add(Delta("".join(block.text for block in answer.content if isinstance(block, TextBlock))))
+            uses = [block for block in answer.content if isinstance(block, ToolUseBlock)]
+            for at, block in enumerate(uses):
+                arguments = json.dumps(block.input, ensure_ascii=False)
+                assembly.add(Delta(tool_calls=(ToolCallFragment(at, block.id, block.name, arguments),)))
+            counts.take(answer.usage)
+            return _result(assembly, answer.model or model, answer.stop_reason, counts, fenced=request.wants_json)
+
+    async def stream(self, model: str, request: ChatRequest, shape: Shape, cap: int) -> AsyncGenerator[Delta, None]:
+        """See `Wire.stream`. Where JSON is wanted, it comes in one piece: a fence around it is seen at its end only."""
+        params, reading = _params(model, request, shape, cap), _Reading(model)
+        with _ERRORS.translated():
+            events = await self._sdk.messages.create(**params, extra_body=_unlisted(shape), stream=True)
+            async with events:
+                async for event in events:
+                    delta = reading.take(event)
+                    if delta.input_tokens or (delta.visible and not (request.wants_json and delta.text)):
+                        yield delta
+            if reading.stop is None:
+                raise ProviderError(ANTHROPIC, FailureKind.CONNECTION)  # it broke off between two events
+            result = _result(reading.assembly, reading.model, reading.stop, reading.counts, fenced=request.wants_json)
+        yield Delta(text=result.text if request.wants_json else "", result=result)
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """See `Wire.aclose`."""
         await self._sdk.close()
 
-    def _result(self, answer: object, *, wants_json: bool) -> LLMResult:
-        # The SDK checks no types: an answer may be text, and any field anything.
-        if not isinstance(answer, Message):
-            raise ProviderError(ANTHROPIC, FailureKind.MALFORMED)
-        try:
-            text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
-            read = answer.usage.cache_read_input_tokens or 0
-            written = answer.usage.cache_creation_input_tokens or 0
-            result = LLMResult(
-                text=without_fences(text) if wants_json else text,
-                provider=ANTHROPIC,
-                model=answer.model or self.model,
-                # The API counts cached tokens beside the others, not among them.
-                input_tokens=answer.usage.input_tokens + read + written,
-                output_tokens=answer.usage.output_tokens,
-                cached_input_tokens=read,
-                cache_write_tokens=written,
-            )
-        except (AttributeError, TypeError):
-            raise ProviderError(ANTHROPIC, FailureKind.MALFORMED) from None
-        return checked(result)
+
+@dataclass(slots=True)
+class _Counts:
+    """Counts as the API gives them: in full at the begin of a stream, and again, as far as they changed, at its end."""
+
+    fresh: int = 0
+    read: int = 0
+    written: int = 0
+    output: int = 0
+    thinking: int = 0
+
+    def take(self, usage: Usage | MessageDeltaUsage) -> None:
+        # None at the begin is none that can be read; at the end it has not changed.
+        self.fresh = usage.input_tokens if isinstance(usage, Usage) else _or(usage.input_tokens, self.fresh)
+        self.read = _or(usage.cache_read_input_tokens, self.read)
+        self.written = _or(usage.cache_creation_input_tokens, self.written)
+        self.output = _or(usage.output_tokens, self.output)
+        if usage.output_tokens_details is not None:
+            self.thinking = _or(usage.output_tokens_details.thinking_tokens, self.thinking)
+
+    @property
+    def input(self) -> int:
+        """Tokens of the whole prompt: the API counts cached ones beside the others, not among them."""
+        return self.fresh + self.read + self.written
+
+
+class _Reading:
+    """One stream, as far as it was read."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.assembly = Assembly()
+        self.counts = _Counts()
+        self.stop: str | None = None
+        self._calls: dict[int, int] = {}
+
+    def take(self, event: RawMessageStreamEvent) -> Delta:
+        """Returns what an event adds; nothing for one that shows nothing."""
+        delta = self._delta(event)
+        self.assembly.add(delta)
+        return delta
+
+    def _delta(self, event: RawMessageStreamEvent) -> Delta:
+        match event.type:
+            case "message_start":
+                self.model = event.message.model or self.model
+                self.counts.take(event.message.usage)
+                return Delta(input_tokens=self.counts.input)
+            case "content_block_start" if event.content_block.type == "tool_use":
+                # Blocks of text count too, calls are counted among themselves.
+                at = self._calls.setdefault(event.index, len(self._calls))
+                block = event.content_block
+                return Delta(tool_calls=(ToolCallFragment(at, block.id, block.name),))
+            case "content_block_start" if event.content_block.type == "text":
+                return Delta(event.content_block.text)
+            case "content_block_delta" if event.delta.type == "text_delta":
+                return Delta(event.delta.text)
+            case "content_block_delta" if event.delta.type == "input_json_delta" and event.delta.partial_json:
+                piece = ToolCallFragment(self._calls[event.index], arguments=event.delta.partial_json)
+                return Delta(tool_calls=(piece,))
+            case "message_delta":
+                self.stop = event.delta.stop_reason or self.stop
+                self.counts.take(event.usage)
+        return Delta()
+
+
+def _params(model: str, request: ChatRequest, shape: Shape, cap: int) -> MessageCreateParamsBase:
+    params: MessageCreateParamsBase = {
+        "model": model,
+        "max_tokens": cap,
+        "messages": _turns(request.messages),
+    }
+    system = "\n\n".join(part for part in (request.system, JSON_DIRECTIVE.text if request.wants_json else "") if part)
+    if system:  # an empty block is refused
+        # Cacheable: the instructions of a feature, and the tools before them, are the same from call to call.
+        block: TextBlockParam = {"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}
+        params["system"] = [block]
+    if shape.effort is not None and shape.carries(OUTPUT_CONFIG):
+        params["output_config"] = cast(OutputConfigParam, {"effort": shape.effort})
+    if request.tools:
+        params["tools"] = [_tool(one) for one in request.tools]
+        if request.tool_choice.mode != "auto":
+            params["tool_choice"] = _tool_choice(request.tool_choice)
+    return params
+
+
+def _unlisted(shape: Shape) -> dict[str, object]:
+    """Returns fields that the API takes for some models and the SDK does not list."""
+    return {"temperature": WISHED_TEMPERATURE} if shape.carries(TEMPERATURE) else {}
+
+
+def _turns(messages: Iterable[ours.Message]) -> list[MessageParam]:
+    """Returns the conversation in turns that alternate, as the API wants them: results of calls are the user's."""
+    turns: list[tuple[str, list[ContentBlockParam]]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if not turns or turns[-1][0] != role:
+            turns.append((role, []))
+        turns[-1][1].extend(_blocks(message))
+    return [_turn(role, blocks) for role, blocks in turns if blocks]
+
+
+def _turn(role: str, blocks: list[ContentBlockParam]) -> MessageParam:
+    if role == "assistant":
+        return {"role": "assistant", "content": _plain(blocks)}
+    return {"role": "user", "content": _plain(blocks)}
+
+
+def _plain(blocks: list[ContentBlockParam]) -> str | list[ContentBlockParam]:
+    """Returns a turn of one text as that text."""
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        return blocks[0]["text"]
+    return blocks
+
+
+def _blocks(message: ours.Message) -> list[ContentBlockParam]:
+    text: list[ContentBlockParam] = [{"type": "text", "text": message.text}] if message.text else []
+    match message.role:
+        case "user":
+            return text
+        case "tool":
+            return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}]
+        case "assistant":
+            calls: list[ContentBlockParam] = [
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
+                for call in message.tool_calls
+            ]
+            return text + calls
+        case _:
+            assert_never(message.role)
+
+
+def _arguments(text: str) -> dict[str, object]:
+    """Returns arguments as the object that the API wants, those too that a model wrote as none."""
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        held = None
+    return held if isinstance(held, dict) else {"unreadable": text}
+
+
+def _tool(tool: ours.Tool) -> ToolParam:
+    return {"name": tool.name, "description": tool.description, "input_schema": json.loads(tool.parameters)}
+
+
+def _tool_choice(choice: ours.ToolChoice) -> ToolChoiceParam:
+    match choice.mode:
+        case "auto":
+            return {"type": "auto"}
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any"}
+        case "tool":
+            return {"type": "tool", "name": choice.name}
+        case _:
+            assert_never(choice.mode)
+
+
+def _result(assembly: Assembly, model: str, stop: str | None, counts: _Counts, *, fenced: bool) -> LLMResult:
+    return checked(
+        LLMResult(
+            text=without_fences(assembly.text) if fenced else assembly.text,
+            provider=ANTHROPIC,
+            model=model,
+            input_tokens=counts.input,
+            output_tokens=counts.output,
+            cached_input_tokens=counts.read,
+            cache_write_tokens=counts.written,
+            stop_reason=_STOP.get(stop or "", "stop"),
+            tool_calls=assembly.tool_calls,
+            reasoning_tokens=counts.thinking,
+        )
+    )
+
+
+def _or(count: int | None, known: int) -> int:
+    return known if count is None else count

@@ -1,16 +1,15 @@
-"""The fake model: it echoes, says so, and never pretends to be a model."""
+"""The fake model: it quotes the prompt, says so, and never pretends to be a model."""
 
 import json
-from typing import Final
+from collections.abc import AsyncGenerator
 
-from loom_llm.domain.client import DEFAULT_MAX_TOKENS, LLMResult, ResponseFormat
+from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, ChatRequest, Delta, LLMResult, ResponseFormat
 from loom_llm.domain.selection import FAKE
-
-_MARK: Final = "[fake-echo]"
+from loom_llm.providers.fake_answers import prose, shaped
 
 
 class FakeClient:
-    """Answers every prompt with its beginning. Deterministic; a token is a word."""
+    """Answers every prompt with quotes of it; see `fake_answers`. Deterministic; a token is a word."""
 
     provider = FAKE
 
@@ -25,14 +24,23 @@ class FakeClient:
         response_format: ResponseFormat | None = None,
     ) -> LLMResult:
         """See `LLMClient.complete`."""
-        # The mark is the first word, so that no cap cuts it off.
-        words = [_MARK, *user.split()][:max_tokens]
-        echo = " ".join(words)
         wants_json = response_format is not None and response_format["type"] == "json_object"
+        if wants_json:
+            text = json.dumps(shaped(system, user, max_tokens), ensure_ascii=False)
+        else:
+            text = prose(user, max_tokens)
         return LLMResult(
-            text=json.dumps({"fake": True, "echo": echo}, ensure_ascii=False) if wants_json else echo,
+            text=text,
             provider=self.provider,
             model=self.model,
             input_tokens=len(system.split()) + len(user.split()),
-            output_tokens=len(words),
+            output_tokens=min(max_tokens, len(text.split())),
         )
+
+    async def chat(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+        """See `LLMClient.chat`: echoes the last turn word by word, and asks for no tool."""
+        last = request.messages[-1].text
+        result = await self.complete(request.system, last, request.max_tokens, request.response_format)
+        for at, word in enumerate(result.text.split(" ")):
+            yield Delta(f" {word}" if at else word)
+        yield Delta(result=result)

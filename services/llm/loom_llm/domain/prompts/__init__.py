@@ -1,0 +1,1 @@
+"""The llm service's own prompts, one module per family."""

@@ -1,0 +1,1 @@
+"""The tables of llm, as numbered SQL files."""

@@ -1,0 +1,1 @@
+"""Repositories: the only place with SQL."""
