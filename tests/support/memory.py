@@ -4,15 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loom_common.auth.directory import Directory, FakeDirectory, NamespaceInfo
-from loom_common.call import Scope
+from loom_common.call import Scope, current
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock
 from loom_common.errors import LoomError
+from loom_common.ledger import FakeLedgerSink
 from loom_common.migrations import migrate
+from loom_common.model_calls.gate import ModelCallGate
+from loom_common.model_calls.headers import parse_identity_headers
+from loom_common.model_calls.policy import InferencePolicy
+from loom_common.model_calls.reads import FakeReads
+from loom_common.model_calls.switch import FakeSwitch
+from loom_common.usage import Usage
+from loom_memory.app.drafts import Draft, Outcome, Written
+from loom_memory.app.embedding import EmbeddedText
 from loom_memory.app.embedding_fake import FakeEmbedding
 from loom_memory.app.read import Page
 from loom_memory.app.search import SearchMode, SearchQuery
-from loom_memory.app.write import Draft, Outcome, Written
+from loom_memory.app.thresholds import ThresholdsPort
+from loom_memory.app.thresholds_fake import FakeThresholds
 from loom_memory.domain.memory import Content, Filter, Identity, Memory, SearchResult
 from loom_memory.settings import MemorySettings
 from loom_memory.wiring import MemoryParts, build_parts
@@ -31,6 +41,50 @@ CONCEPTS: Mapping[str, str] = {
 }
 
 
+class AttributedEmbedding(FakeEmbedding):
+    """Notes whom each call is for, and refuses some.
+
+    Attributes:
+        calls: Organisation, subject and texts of each call that was answered.
+        refusals: Subject or organisation of each that was refused.
+        refused: Why calls for a subject, or for an organisation, are refused.
+        refused_texts: Why a text of a call is, though others are embedded.
+    """
+
+    def __init__(self, **more: object) -> None:
+        super().__init__(CONCEPTS, **more)  # type: ignore[arg-type]  # as `FakeEmbedding`
+        self.calls: list[tuple[str, str, list[str]]] = []
+        self.refusals: list[str] = []
+        self.refused: dict[str, LoomError] = {}
+        self.refused_texts: dict[str, LoomError] = {}
+
+    async def embed_many(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        """See `EmbeddingPort.embed_many`."""
+        attribution = current().attribution
+        if attribution is None:  # a write, whose request is not there in these tests
+            return await super().embed_many(texts)
+        for name in (attribution.subject, attribution.org):
+            if name in self.refused:
+                self.refusals.append(name)
+                raise self.refused[name]
+        self.calls.append((attribution.org, attribution.subject, list(texts)))
+        current().usage.merge(Usage(embedding_tokens=10, upstream_cost_usd=1.0))
+        found = await super().embed_many(texts)
+        return [self.refused_texts.get(text, each) for text, each in zip(texts, found, strict=True)]
+
+
+def gate_of(policy: InferencePolicy, switch: FakeSwitch | None = None, reads: FakeReads | None = None) -> ModelCallGate:
+    """Returns a gate that says what tests say."""
+    return ModelCallGate(policy, switch or FakeSwitch(), reads or FakeReads())
+
+
+NAMELESS = InferencePolicy()
+AGENTS = InferencePolicy(
+    identity_headers=parse_identity_headers('{"x-agent":"{agent}"}'), gateway_hosts=frozenset({"gateway"})
+)
+"""Calls name the agent."""
+
+
 @dataclass(slots=True)
 class MemoryHarness:
     """One process's memory, addressed as a caller would."""
@@ -38,6 +92,7 @@ class MemoryHarness:
     ch: ClickHouse
     parts: MemoryParts
     embedding: FakeEmbedding
+    ledger: FakeLedgerSink
     scope: Scope = field(default_factory=lambda: Scope("acme", "team"))
 
     async def set(
@@ -49,10 +104,11 @@ class MemoryHarness:
         session_id: str = "",
         expected: int | None = None,
         scope: Scope | None = None,
+        actor: str = "human:test",
         **more: object,
     ) -> Written:
         draft = Draft(Identity(key, user_id, session_id), Content(value, **more), expected)  # type: ignore[arg-type]  # any field
-        return await self.parts.writer.set_one(scope or self.scope, draft, "human:test")
+        return await self.parts.writer.set_one(scope or self.scope, draft, actor)
 
     async def set_many(self, drafts: Sequence[Draft]) -> list[Outcome]:
         return await self.parts.writer.set_many(self.scope, drafts, "human:test")
@@ -120,10 +176,24 @@ async def memory_over(
     embedding: FakeEmbedding | None = None,
     clock: Clock | None = None,
     directory: Directory | None = None,
+    thresholds: ThresholdsPort | None = None,
+    model_calls: ModelCallGate | None = None,
+    settings: MemorySettings | None = None,
 ) -> MemoryHarness:
     """Returns one process's memory over `ch`, its tables made."""
     await migrate(ch, "memory", "loom_memory")
     embedding = embedding or FakeEmbedding(CONCEPTS, dim=256)
     directory = directory or FakeDirectory([NamespaceInfo("acme", "team"), NamespaceInfo("acme", "home")])
-    parts = build_parts(ch, embedding, directory, MemorySettings(), clock)
-    return MemoryHarness(ch, parts, embedding)
+    ledger = FakeLedgerSink()
+    model_calls = model_calls or gate_of(NAMELESS)
+    parts = build_parts(
+        ch,
+        embedding,
+        thresholds or FakeThresholds(),
+        directory,
+        ledger,
+        model_calls,
+        settings or MemorySettings(),
+        clock,
+    )
+    return MemoryHarness(ch, parts, embedding, ledger)

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from loom_common.settings import ALLOWED_KEY, CommonSettings
+from loom_common.settings import ALLOWED_KEY, InferenceSettings
 
 
-class MemorySettings(CommonSettings):
+class MemorySettings(InferenceSettings):
     """What memory reads."""
 
     embed_bound_s: float = Field(
@@ -46,6 +46,58 @@ class MemorySettings(CommonSettings):
         le=86_400,
         description="Time between two passes that remove what interrupted and superseded writes left, in seconds.",
     )
+    # Where nothing is calibrated. Source: chosen for text-embedding-3-small; no bench here has measured it.
+    min_similarity: float | None = Field(
+        default=None,
+        alias="LOOM_MEMORY_SEARCH_MIN_SIMILARITY",
+        ge=-1,
+        lt=1,
+        description="Cosine at or under which two texts count as unrelated. Set, it holds against every calibration. "
+        "Unset: what the model's calibration says, else the model's own constant.",
+    )
+    abstain_threshold: float = Field(
+        default=0.35,
+        alias="LOOM_MEMORY_SEARCH_ABSTAIN_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="Best cosine under which a search answers nothing, where nothing is calibrated.",
+    )
+    query_rewrite_threshold: float = Field(
+        default=0.4,
+        alias="LOOM_MEMORY_SEARCH_QUERY_REWRITE_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="Best cosine under which a search may try the query in other words, where nothing is calibrated.",
+    )
+    hyde_fallback_threshold: float = Field(
+        default=0.45,
+        alias="LOOM_MEMORY_SEARCH_HYDE_FALLBACK_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="Best cosine under which a search may look for what an answer would look like, where nothing is "
+        "calibrated.",
+    )
+    rerank_skip_above: float = Field(
+        default=0.65,
+        alias="LOOM_LLM_RERANK_SKIP_ABOVE",
+        ge=-1,
+        le=1,
+        description="Best cosine above which a search is not reranked, where nothing is calibrated.",
+    )
+    conflict_threshold: float = Field(
+        default=0.75,
+        alias="LOOM_CONFLICT_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="Cosine from which two memories may contradict each other, where nothing is calibrated.",
+    )
+    duplicate_threshold: float = Field(
+        default=0.85,
+        alias="LOOM_DUPLICATE_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="Cosine from which two memories may say the same, where nothing is calibrated.",
+    )
 
     @field_validator("fanout_kinds", mode="before")
     @classmethod
@@ -53,3 +105,13 @@ class MemorySettings(CommonSettings):
         if not isinstance(value, str):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
+
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """Names of the settings in force by which calls to models have to say whom they are for."""
+        found = {
+            "LOOM_INFERENCE_CUSTOMER_HEADER": self.inference_customer_header,
+            "LOOM_INFERENCE_CUSTOMER_REQUIRED": self.inference_customer_required,
+            "LOOM_INFERENCE_IDENTITY_HEADERS_JSON": self.inference_identity_headers,
+        }
+        return tuple(name for name, value in found.items() if value)

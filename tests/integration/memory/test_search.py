@@ -10,7 +10,7 @@ from loom_common.errors import BackendUnavailable, EmbedTimeout, InvalidArgument
 from loom_memory.app.search import SearchMode
 from loom_memory.domain.memory import Filter, Identity
 from loom_memory.store import memories
-from loom_memory.store.memories import MemoryRepository
+from loom_memory.store.memories import MemoryRepository, Statistics
 
 TOPICS = ("garden roses", "tax ledger", "mountain hiking", "kernel scheduler", "violin lessons")
 
@@ -169,10 +169,11 @@ async def test_a_session_beyond_the_bound_lends_nothing_and_its_rows_are_still_f
     await memory.fill({f"t{number}": turn for number, turn in enumerate(turns)}, session_id="s1")
     seeds = [Identity("t0", "", "s1")]
     repository, now = MemoryRepository(memory.ch), datetime.now(UTC)
-    around = await repository.neighbours(memory.scope, Filter(), now, seeds)
+    statistics = Statistics(rows=3, mean_dl=5.0, speakers=())
+    around = await repository.neighbours(memory.scope, Filter(), now, seeds, statistics)
     assert [(each.identity.key, each.position) for each in around] == [("t0", 1), ("t1", 2), ("t2", 3)]
     monkeypatch.setattr(memories, "_LONGEST_SESSION", 2)
-    assert await repository.neighbours(memory.scope, Filter(), now, seeds) == []
+    assert await repository.neighbours(memory.scope, Filter(), now, seeds, statistics) == []
     assert (await memory.found("espresso machine"))[0] == "t0"
 
 

@@ -8,7 +8,7 @@ from support.memory import MemoryHarness, memory_over
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import FakeClock
 from loom_common.errors import BackendUnavailable, Conflict, InvalidArgument, LoomError
-from loom_memory.app.write import Written
+from loom_memory.app.drafts import Written
 from loom_memory.domain.memory import Content, Filter
 from loom_memory.store.versions import VersionRepository
 

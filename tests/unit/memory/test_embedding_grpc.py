@@ -7,7 +7,7 @@ import pytest
 from loom.embedding.v1 import embedding_pb2 as pb
 from loom.embedding.v1 import embedding_pb2_grpc as pb_grpc
 from loom_common.channel import open_channel
-from loom_common.errors import BackendUnavailable, EmbedTimeout, LoomError
+from loom_common.errors import BackendUnavailable, EmbedTimeout, LoomError, ModelCallDeferred
 from loom_memory.app.embedding_grpc import GrpcEmbedding, QueryBound
 
 
@@ -19,6 +19,7 @@ class Embedder(pb_grpc.EmbeddingServiceServicer):
         self.queries: list[pb.EmbedQueryRequest] = []
         self.calls: list[int] = []
         self.hangs = False
+        self.refused_from: int | None = None
 
     async def GetServedModel(self, request: pb.GetServedModelRequest, context: Any) -> pb.GetServedModelResponse:
         return pb.GetServedModelResponse(model=self.model, dim=2, noise_floor=0.2)
@@ -30,6 +31,8 @@ class Embedder(pb_grpc.EmbeddingServiceServicer):
         return pb.EmbedQueryResponse(vector=[1, 0], model=self.model)
 
     async def EmbedMany(self, request: pb.EmbedManyRequest, context: Any) -> pb.EmbedManyResponse:
+        if len(self.calls) == self.refused_from:
+            await ModelCallDeferred("wait", retry_after_s=7).abort(context)
         self.calls.append(len(request.texts))
         results = [
             pb.EmbeddedText(error="INVALID_ARGUMENT")
@@ -101,3 +104,14 @@ async def test_another_model_in_an_answer_is_noticed(embedder: tuple[Embedder, G
     with pytest.raises(BackendUnavailable):
         await port.embed_query("q")
     assert (await port.served_model()).name == "m2"
+
+
+async def test_vectors_that_were_bought_before_a_refusal_are_kept(embedder: tuple[Embedder, GrpcEmbedding]) -> None:
+    servicer, port = embedder
+    servicer.refused_from = 1
+    found = await port.embed_many(["x" * 400_000, "y" * 400_000, "z"])
+    assert not isinstance(found[0], LoomError)
+    assert [each.retry_after_s for each in found[1:] if isinstance(each, ModelCallDeferred)] == [7, 7]
+    servicer.refused_from = len(servicer.calls)
+    with pytest.raises(ModelCallDeferred):
+        await port.embed_many(["x"])

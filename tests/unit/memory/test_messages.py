@@ -6,7 +6,7 @@ from loom.memory.v1 import memory_pb2 as pb
 from loom_common.call import Scope
 from loom_common.errors import InvalidArgument
 from loom_memory.api.messages import draft_from_proto, drafts_from_proto, memory_to_proto, result_to_proto
-from loom_memory.app.write import Draft
+from loom_memory.app.drafts import Draft
 from loom_memory.domain.memory import Content, Identity, Memory
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_memory.domain.query_cues import DateCue, QueryCues, read_cues
-from loom_memory.domain.ranking import SEED_COUNT, Candidate, Ranked, rank, seeds
+from loom_memory.domain.ranking import SEED_COUNT, Candidate, Found, Ranked, rank, seeds
 
 FLOOR = 0.2
 ANY = QueryCues(text="q")
@@ -111,10 +111,11 @@ def test_ties_go_to_the_later_row_and_then_to_the_lower_key() -> None:
     assert _order(_rank(*rows)) == ["z", "b", "c"]
 
 
-def test_the_seeds_are_the_best_short_rows_that_have_a_session() -> None:
-    rows = [_turn(f"{n:03}", n, n / 200) for n in range(100)]
-    found = seeds([*rows, _row("none", cosine=0.9, chars=50), _turn("long", 7, 0.9, chars=900)], ANY)
-    assert [seed.key[0] for seed in found] == [f"{n:03}" for n in range(99, 99 - SEED_COUNT, -1)]
+def test_the_seeds_are_the_best_rows_that_have_a_session() -> None:
+    rows = [Found((f"{n:03}", "", "s"), n / 200, 0.0, has_session=True) for n in range(100)]
+    said = Found(("said", "", "s"), None, 0.6, has_session=True)
+    found = seeds([*rows, said, Found(("none", "", ""), 0.9, 0.9, has_session=False)])
+    assert [key[0] for key in found] == ["said", *(f"{n:03}" for n in range(99, 100 - SEED_COUNT, -1))]
 
 
 _ROWS = st.builds(

@@ -19,9 +19,10 @@ from loom_memory.api.messages import (
 )
 from loom_memory.api.repeats import Repeats
 from loom_memory.app.access import actor, own_filter, own_identity
+from loom_memory.app.drafts import Draft
 from loom_memory.app.read import MemoryReader
 from loom_memory.app.search import MemorySearch
-from loom_memory.app.write import Draft, MemoryWriter
+from loom_memory.app.write import MemoryWriter
 
 _DEFAULT_PAGE_SIZE = 50
 
@@ -107,6 +108,7 @@ class MemoryServicer(pb_grpc.MemoryServiceServicer):
             hits=[hit_to_proto(hit) for hit in result.hits],
             candidates_total=result.candidates_total,
             abstain_code=result.abstain_code,
+            embedding_pending=result.pending,
         )
 
     async def DeleteMemory(

@@ -10,8 +10,8 @@ from loom_common.errors import LoomError
 from loom_common.interceptors.validation import check_message
 from loom_common.times import format_optional_time, format_time, parse_optional_time
 from loom_memory.app.access import own_filter, own_identity
+from loom_memory.app.drafts import Draft, Outcome, Written
 from loom_memory.app.search import SearchMode, SearchQuery
-from loom_memory.app.write import Draft, Outcome, Written
 from loom_memory.domain.memory import (
     DEFAULT_IMPORTANCE,
     DEFAULT_KIND,

@@ -48,6 +48,7 @@ def section_to_proto(section: MemorySection, bodies: Bodies) -> pb.MemorySection
         candidates_total=section.result.candidates_total,
         abstain_code=section.result.abstain_code,
         error=section.error,
+        embedding_pending=section.result.pending,
     )
 
 

@@ -37,6 +37,16 @@ EmbeddedText = list[Chunk] | LoomError
 """The chunks of one text, which cover it, or why it has none."""
 
 
+def stub_chunks(text: str) -> list[Chunk]:
+    """Returns what stands for the chunks of a text whose vectors come later: the embedding worker makes them."""
+    return [Chunk(0, len(text), ())]
+
+
+def is_stub(chunks: Sequence[Chunk]) -> bool:
+    """Says whether chunks are such a stand-in."""
+    return any(not chunk.vector for chunk in chunks)
+
+
 class EmbeddingPort(Protocol):
     """Turns texts into vectors of one model."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import regex
 
-from loom_common.errors import LoomError
+from loom_common.errors import LoomError, ProviderFailed
 from loom_memory.app.embedding import Chunk, EmbeddedText, ServedModel
 
 _WORD = regex.compile(r"\p{Han}|[\p{L}\p{N}]+")
@@ -19,6 +19,8 @@ class FakeEmbedding:
     Attributes:
         concepts: Word to concept; two texts without a word in common are near where their concepts meet.
         failure: Raised by every call while set.
+        refusal: Raised by every call that embeds while set; the model is known all the same.
+        poison: Texts that hold one of these words cannot be embedded.
         gate: Calls wait for it; set at first.
         texts: Number of texts embedded so far.
     """
@@ -28,6 +30,8 @@ class FakeEmbedding:
     ) -> None:
         self.concepts = dict(concepts or {})
         self.failure: LoomError | None = None
+        self.refusal: LoomError | None = None
+        self.poison: set[str] = set()
         self.gate = asyncio.Event()
         self.gate.set()
         self.texts = 0
@@ -41,19 +45,29 @@ class FakeEmbedding:
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """See `EmbeddingPort.embed_query`."""
-        await self._pass()
+        await self._pass_embedding()
         return self._vector(text)
 
     async def embed_many(self, texts: Sequence[str]) -> list[EmbeddedText]:
         """See `EmbeddingPort.embed_many`."""
-        await self._pass()
+        await self._pass_embedding()
         self.texts += len(texts)
-        return [self._chunks(text) for text in texts]
+        return [self._embedded(text) for text in texts]
 
     async def _pass(self) -> None:
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
+
+    async def _pass_embedding(self) -> None:
+        await self._pass()
+        if self.refusal is not None:
+            raise self.refusal
+
+    def _embedded(self, text: str) -> EmbeddedText:
+        if self.poison.intersection(_WORD.findall(text)):
+            return ProviderFailed("The text could not be embedded.")
+        return self._chunks(text)
 
     def _chunks(self, text: str) -> list[Chunk]:
         words = list(_WORD.finditer(text))

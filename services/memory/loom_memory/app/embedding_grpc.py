@@ -17,6 +17,7 @@ from loom_common.errors import (
     ProviderFailed,
     Reason,
 )
+from loom_common.model_calls.held import HOLDS
 from loom_memory.app.embedding import Chunk, EmbeddedText, ServedModel
 
 _MARGIN_S: Final = 0.2
@@ -73,7 +74,13 @@ class GrpcEmbedding:
         """See `EmbeddingPort.embed_many`."""
         found: list[EmbeddedText] = []
         for part in _parts(texts):
-            answer = await self._stub.EmbedMany(pb.EmbedManyRequest(texts=part), timeout=_EMBED_MANY_TIMEOUT_S)
+            try:
+                answer = await self._stub.EmbedMany(pb.EmbedManyRequest(texts=part), timeout=_EMBED_MANY_TIMEOUT_S)
+            except HOLDS as error:
+                if not found:
+                    raise
+                # The vectors that were bought are not lost for those that were not.
+                return [*found, *([error] * (len(texts) - len(found)))]
             self._notice(answer.model)
             if len(answer.results) != len(part):
                 raise ProviderFailed("The embedding service answered for another number of texts.")

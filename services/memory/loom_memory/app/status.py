@@ -9,6 +9,7 @@ from loom_common.clickhouse import ClickHouse
 from loom_common.errors import LoomError
 from loom_common.status import Problem, StatusReport
 from loom_memory.app.embedding import EmbeddingPort, ServedModel
+from loom_memory.store.stubs import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +24,16 @@ class MemoryStatus:
     A process that lost one of its workers is not ready either.
     """
 
-    def __init__(self, ch: ClickHouse, embedding: EmbeddingPort, ended: Callable[[], Sequence[str]]) -> None:
-        # `ended` names the workers that are gone.
+    def __init__(
+        self,
+        ch: ClickHouse,
+        embedding: EmbeddingPort,
+        ended: Callable[[], Sequence[str]],
+        waiting: Callable[[], Waiting | None] = lambda: None,
+    ) -> None:
+        # `ended` names the workers that are gone; `waiting` tells what lacks vectors, once that was counted.
         self._ended = ended
+        self._waiting = waiting
         self._ch = ch
         self._embedding = embedding
         self._served: ServedModel | None = None
@@ -59,4 +67,17 @@ class MemoryStatus:
             )
             return StatusReport(ready=False, problems=problems)
         facts = {"embedding_model": self._served.name, "embedding_dim": str(self._served.dim)}
-        return StatusReport(ready=not problems, problems=problems, facts=facts)
+        ready = not problems
+        waiting = self._waiting()
+        if waiting is not None:
+            facts |= {"embedding_pending": str(waiting.pending), "embedding_stubs": str(waiting.stubs)}
+            if waiting.pending > waiting.stubs:
+                problems.append(_not_reembedded(waiting.pending - waiting.stubs))
+        return StatusReport(ready=ready, problems=problems, facts=facts)
+
+
+def _not_reembedded(count: int) -> Problem:
+    return Problem(
+        "embedding_pending",
+        f"{count} memories have vectors of another model only, and are found by their words alone; run `loom reembed`.",
+    )

@@ -1,8 +1,7 @@
 """Searching everything that a caller may read: the memory leg over several namespaces."""
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -10,13 +9,14 @@ from typing import Final, Protocol
 from loom_common.auth.directory import Directory
 from loom_common.call import Scope
 from loom_common.errors import InvalidArgument, LoomError, Reason
-from loom_memory.app.search import BELOW_FLOOR, EMPTY_NAMESPACE, NO_MATCH, SearchQuery
+from loom_common.together import all_of
+from loom_memory.app.search import BELOW_FLOOR, EMBEDDER_CHANGED, EMPTY_NAMESPACE, NO_MATCH, SearchQuery
 from loom_memory.domain.memory import Hit, SearchResult
 
 logger = logging.getLogger(__name__)
 
 # The code that says most, where namespaces had different reasons for having no hits.
-_ABSTAIN_ORDER: Final = (BELOW_FLOOR, NO_MATCH, EMPTY_NAMESPACE)
+_ABSTAIN_ORDER: Final = (EMBEDDER_CHANGED, BELOW_FLOOR, NO_MATCH, EMPTY_NAMESPACE)
 
 
 class NamespaceScope(StrEnum):
@@ -70,7 +70,7 @@ class UnifiedSearch:
         if reach is NamespaceScope.ALL_MINE:
             scopes += await self._others(scope)
         try:
-            results = await _all(self._memories.search(each, query) for each in scopes)
+            results = await all_of(self._memories.search(each, query) for each in scopes)
         except InvalidArgument:
             raise
         except LoomError as error:
@@ -91,16 +91,6 @@ class UnifiedSearch:
         return others[: self._fan_out.max_namespaces]
 
 
-async def _all(searches: Iterable[Coroutine[None, None, SearchResult]]) -> list[SearchResult]:
-    """Runs searches side by side; when one fails the others are cancelled, and its error is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(search) for search in searches]
-    except* LoomError as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
 def _merged(results: Sequence[SearchResult], top_k: int) -> SearchResult:
     """Merges by score, without changing the order that any namespace gave its hits."""
     queues = [list(reversed(result.hits)) for result in results]
@@ -115,4 +105,4 @@ def _merged(results: Sequence[SearchResult], top_k: int) -> SearchResult:
     total = sum(result.candidates_total for result in results)
     codes = {result.abstain_code for result in results}
     code = "" if hits else next((code for code in _ABSTAIN_ORDER if code in codes), NO_MATCH)
-    return SearchResult(hits, total, code)
+    return SearchResult(hits, total, code, sum(result.pending for result in results))

@@ -2,28 +2,38 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from loom_common.call import Scope
 from loom_common.clock import Clock
 from loom_common.conditional_writes import Claims, Hold, claim_name
-from loom_common.errors import Conflict, InvalidArgument, LoomError, Overloaded
+from loom_common.errors import Conflict, LoomError, ModelCallsOff, Overloaded
 from loom_common.local_locks import KeyedLocks
-from loom_memory.app.embedding import Chunk, EmbeddingPort
+from loom_common.together import both
+from loom_memory.app.drafts import (
+    Change,
+    Draft,
+    Outcome,
+    Written,
+    changes_of,
+    decide,
+    embedded_chunks,
+    expect,
+    next_version,
+)
+from loom_memory.app.embedding import Chunk, EmbeddedText, EmbeddingPort, is_stub, stub_chunks
 from loom_memory.app.statistics import StatisticsCache
 from loom_memory.app.write_versions import DrawnVersions, WriteVersions
 from loom_memory.domain.analyzer import AnalyzedText, analyze_text
-from loom_memory.domain.memory import Content, Identity, Memory, to_milliseconds
+from loom_memory.domain.memory import Identity, Memory, to_milliseconds
 from loom_memory.domain.waves import waves
-from loom_memory.store.embeddings import EmbeddedChunk, EmbeddingRepository
+from loom_memory.store.embeddings import EmbeddingRepository
 from loom_memory.store.memories import MemoryRepository
 from loom_memory.store.versions import Claimed, VersionRepository
-
-UNCHANGED: Final = "unchanged"
 
 # Source: chosen; contenders of other processes spread over a few statements' time, and ten rounds always sufficed.
 _ROUNDS: Final = 10
@@ -32,40 +42,6 @@ _FIRST_WAIT_S: Final = 0.01
 _DEAD_AFTER_NS: Final = 60_000_000_000
 # Analysing more than this at once would hold the event loop for more than about 5 ms.
 _INLINE_CHARS: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """One memory to store. `expected_version` is the revision that it must have now, 0 for none; None = any."""
-
-    identity: Identity
-    content: Content
-    expected_version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What became of a draft: the revision that holds its content now, and whether this call made it."""
-
-    identity: Identity
-    revision: int
-    stored: bool
-    reason: str
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A draft that must be stored, on top of the row that was read."""
-
-    place: int
-    draft: Draft
-    base: Memory | None
-    chunks: list[Chunk]
-    text: AnalyzedText
-
-
-Outcome = Written | LoomError
 
 
 class MemoryWriter:
@@ -87,10 +63,11 @@ class MemoryWriter:
         numbers: WriteVersions,
         statistics: StatisticsCache,
         deleted: Callable[[Scope, Identity, int], None],
+        stubbed: Callable[[Scope], None],
         claims: Claims | None,
     ) -> None:
-        # `deleted` hears of each deletion, to mark its versions in the background; `claims` is None where this process
-        # alone writes the database.
+        # `deleted` hears of each deletion, to mark its versions in the background, and `stubbed` of a memory that was
+        # stored without vectors; `claims` is None where this process alone writes the database.
         self._memories = memories
         self._versions = versions
         self._embeddings = embeddings
@@ -99,6 +76,7 @@ class MemoryWriter:
         self._numbers = numbers
         self._statistics = statistics
         self._deleted = deleted
+        self._stubbed = stubbed
         self._claims = claims
         self._locks = KeyedLocks()
 
@@ -153,7 +131,7 @@ class MemoryWriter:
         for _ in range(_ROUNDS):
             now = to_milliseconds(self._clock.now())
             base = (await self._memories.current(scope, [identity])).get(identity)
-            _expect(base, expected_version, now)
+            expect(base, expected_version, now)
             if base is None or base.tombstoned_at is not None:
                 return None, None
             with self._numbers.write() as numbers:
@@ -224,11 +202,11 @@ class MemoryWriter:
                 break
             now = to_milliseconds(self._clock.now())
             current = await self._memories.current(scope, [draft.identity for draft in drafts.values()])
-            decided = {place: _decide(draft, current.get(draft.identity), now) for place, draft in drafts.items()}
+            decided = {place: decide(draft, current.get(draft.identity), now) for place, draft in drafts.items()}
             outcomes.update({place: outcome for place, outcome in decided.items() if outcome is not None})
             drafts = {place: draft for place, draft in drafts.items() if decided[place] is None}
             await self._prepare([draft.content.value for draft in drafts.values()], prepared)
-            changes = list(_changes(drafts, current, prepared, outcomes))
+            changes = list(changes_of(drafts, current, prepared, outcomes))
             contested = await self._commit(scope, changes, actor, numbers, now, floors, outcomes)
             drafts = {change.place: change.draft for change in contested}
             if drafts:
@@ -247,37 +225,53 @@ class MemoryWriter:
             return
         if sum(map(len, texts)) > _INLINE_CHARS:
             analyses = asyncio.to_thread(lambda: [analyze_text(text) for text in texts])
-            embedded, analysed = await asyncio.gather(self._embedding.embed_many(texts), analyses)
+            embedded, analysed = await asyncio.gather(self._embed(texts), analyses)
         else:
-            embedded = await self._embedding.embed_many(texts)
+            embedded = await self._embed(texts)
             analysed = [analyze_text(text) for text in texts]
         for text, chunks, analysis in zip(texts, embedded, analysed, strict=True):
             prepared[text] = chunks if isinstance(chunks, LoomError) else (chunks, analysis)
 
+    async def _embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        """Returns the chunks of each text; a stub where the organisation has calls to models switched off.
+
+        Any other failure is the caller's: a write that was refused is sent again, and finds the embedder back.
+        """
+        try:
+            found = await self._embedding.embed_many(texts)
+        except ModelCallsOff:
+            return [stub_chunks(text) for text in texts]
+        return [
+            stub_chunks(text) if isinstance(each, ModelCallsOff) else each
+            for text, each in zip(texts, found, strict=True)
+        ]
+
     async def _commit(
         self,
         scope: Scope,
-        changes: Sequence[_Change],
+        changes: Sequence[Change],
         actor: str,
         numbers: DrawnVersions,
         now: datetime,
         floors: dict[Identity, Claimed],
         outcomes: dict[int, Outcome],
-    ) -> list[_Change]:
+    ) -> list[Change]:
         """Stores changes and returns those whose revision another process claimed meanwhile.
 
-        In this order, because nothing is visible before the row in `memory`: a crash leaves vectors or versions that
+        The row in `memory` comes last, because nothing is visible before it: a crash leaves vectors or versions that
         reads ignore and the sweep removes.
         """
         if not changes:
             return []
-        rows = [(change, _next_version(scope, change, actor, numbers, now, floors)) for change in changes]
+        rows = [(change, next_version(scope, change, actor, numbers, now, floors)) for change in changes]
         model = (await self._embedding.served_model()).name
-        await self._embeddings.insert(
-            model, [chunk for change, memory in rows for chunk in _embedded_chunks(change, memory)]
-        )
         marks = [change.base for change in changes if change.base and change.base.tombstoned_at is not None]
-        await self._versions.insert([*marks, *(memory for _, memory in rows)])
+        await both(
+            self._embeddings.insert(
+                model, [chunk for change, memory in rows for chunk in embedded_chunks(change, memory)]
+            ),
+            self._versions.insert([*marks, *(memory for _, memory in rows)]),
+        )
         contested: set[Identity] = set()
         if self._claims is not None:
             contested = await self._contested(scope, [memory for _, memory in rows])
@@ -285,6 +279,8 @@ class MemoryWriter:
         if won:
             await self._memories.insert([(memory, change.text) for change, memory in won])
             self._statistics.written(scope, len(won))
+            if any(is_stub(change.chunks) for change, _ in won):
+                self._stubbed(scope)
         for change, memory in won:
             outcomes[change.place] = Written(memory.identity, memory.revision, True, "", memory.updated_at)
         return [change for change, memory in rows if memory.identity in contested]
@@ -321,79 +317,3 @@ class MemoryWriter:
 
 def _lock_key(scope: Scope, identity: Identity) -> tuple[str, ...]:
     return scope.org, scope.namespace, identity.user_id, identity.session_id, identity.key
-
-
-def _expect(base: Memory | None, expected_version: int | None, now: datetime) -> None:
-    held = base.revision if base is not None and base.is_visible(now) else 0
-    if expected_version is not None and expected_version != held:
-        raise Conflict(
-            f"The memory has version {held}, not {expected_version}; read it again and decide.",
-            detail={"expected_version": expected_version, "version": held},
-        )
-
-
-def _decide(draft: Draft, base: Memory | None, now: datetime) -> Outcome | None:
-    """Returns the outcome of a draft that needs no write, else None."""
-    if not draft.content.value.strip():
-        return InvalidArgument.of("value", "must hold text")
-    expires_at = draft.content.expires_at
-    if expires_at is not None and expires_at <= now:
-        return InvalidArgument.of("expires_at", "must lie in the future; a memory that has expired is never shown")
-    try:
-        _expect(base, draft.expected_version, now)
-    except Conflict as error:
-        return error
-    if base is not None and base.is_visible(now) and base.content == draft.content:
-        return Written(base.identity, base.revision, False, UNCHANGED, base.updated_at)
-    return None
-
-
-def _changes(
-    drafts: dict[int, Draft],
-    current: dict[Identity, Memory],
-    prepared: dict[str, tuple[list[Chunk], AnalyzedText] | LoomError],
-    outcomes: dict[int, Outcome],
-) -> Iterator[_Change]:
-    for place, draft in drafts.items():
-        found = prepared[draft.content.value]
-        if isinstance(found, LoomError):
-            outcomes[place] = found
-        else:
-            chunks, text = found
-            yield _Change(place, draft, current.get(draft.identity), chunks, text)
-
-
-def _next_version(
-    scope: Scope,
-    change: _Change,
-    actor: str,
-    numbers: DrawnVersions,
-    now: datetime,
-    floors: dict[Identity, Claimed],
-) -> Memory:
-    base, identity = change.base, change.draft.identity
-    floor = floors.get(identity, Claimed(0, 0))
-    return Memory(
-        scope=scope,
-        identity=identity,
-        content=change.draft.content,
-        actor=actor,
-        revision=max(base.revision if base else 0, floor.revision) + 1,
-        version=numbers.next(after=max(base.version if base else 0, floor.version)),
-        # What was deleted or has expired is another memory's life.
-        created_at=base.created_at if base and base.is_visible(now) else now,
-        updated_at=now,
-    )
-
-
-def _embedded_chunks(change: _Change, memory: Memory) -> Iterator[EmbeddedChunk]:
-    for number, chunk in enumerate(change.chunks):
-        yield EmbeddedChunk(
-            scope=memory.scope,
-            identity=memory.identity,
-            version=memory.version,
-            chunk=number,
-            start_offset=chunk.start_offset,
-            end_offset=chunk.end_offset,
-            vector=chunk.vector,
-        )

@@ -164,9 +164,12 @@ class SearchResult:
     Attributes:
         hits: Best first, each identity once.
         candidates_total: Matches before `top_k` was applied.
-        abstain_code: Why there are no hits: `no_match`, `below_floor`, `empty_namespace`; empty when there are some.
+        abstain_code: Why there are no hits: `no_match`, `below_floor`, `empty_namespace`, `embedder_changed`; empty
+            when there are some.
+        pending: Memories without a vector of the served model, which only words find; 0 where none are compared.
     """
 
     hits: list[Hit] = field(default_factory=list)
     candidates_total: int = 0
     abstain_code: str = ""
+    pending: int = 0

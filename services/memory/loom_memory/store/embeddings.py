@@ -11,8 +11,9 @@ from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
 from loom_memory.domain.memory import Filter, Identity
 from loom_memory.store.columns import IDENTITIES, IDENTITY, KEY_RANGE, KeyRange, key_range_parameters
-from loom_memory.store.memories import POINT_READ, filter_parameters, user_and_session
-from loom_memory.store.memory_sql import LIVE_VERSIONS, OF_USER_AND_SESSION
+from loom_memory.store.filters import IN_SCOPE, in_scope, of_owner, shown
+from loom_memory.store.memories import POINT_READ
+from loom_memory.store.memory_sql import live_versions
 from loom_memory.store.versions import Placed
 
 _TIME: Final = "Nullable(DateTime64(3, 'UTC'))"
@@ -44,25 +45,12 @@ _PARALLEL: Final = {
     "merge_tree_min_bytes_for_concurrent_read": 1,
 }
 
-_SCOPE: Final = "org = {org:String} AND namespace = {namespace:String} AND embedding_model = {model:String}"
 _DISTANCE: Final = "1 - cosineDistance(embedding, {vector:Array(Float32)}) AS cosine"
-_MODEL: Final = "embedding_dim = {dim:UInt16}"
+OF_SPACE: Final = "embedding_model = {model:String} AND embedding_dim = {dim:UInt16}"
+"""Keeps the rows of one `VectorSpace`; binds its fields."""
 
-# Plain, without FINAL and without a join, which cost more than reading some rows too many: the caller checks them.
-_SCAN: Final = f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
-WHERE {_SCOPE} AND {_MODEL}
-    AND {OF_USER_AND_SESSION}
-ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT {{limit:UInt32}}"""
-
-_SCAN_LIVE: Final = f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
-WHERE {_SCOPE} AND {_MODEL} AND ({IDENTITY}, version) IN ({LIVE_VERSIONS})
-ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT 1 BY {IDENTITY} LIMIT {{limit:UInt32}}"""
-
-_OF: Final = f"""SELECT {IDENTITY}, version, max(cosine) FROM (
-    SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
-    WHERE {_SCOPE} AND {_MODEL} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}}
-)
-GROUP BY {IDENTITY}, version"""
+_COSINES: Final = f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+WHERE {IN_SCOPE} AND {OF_SPACE} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}}"""
 
 _SCOPES: Final = "SELECT org, namespace FROM memory_embeddings GROUP BY org, namespace ORDER BY org, namespace"
 
@@ -84,7 +72,9 @@ class EmbeddedChunk:
     Attributes:
         start_offset: Code point at which the chunk begins in the value.
         end_offset: Code point behind its last.
-        vector: float32 [dim], of unit length.
+        vector: float32 [dim], of unit length; empty for a stub, whose `chunk` counts the attempts so far.
+        status: As the row that it stands beside has it, like the two after it.
+        embed_retry_at: When a stub is tried again; None for at once.
     """
 
     scope: Scope
@@ -94,6 +84,10 @@ class EmbeddedChunk:
     start_offset: int
     end_offset: int
     vector: Sequence[float]
+    status: str = ""
+    invalid_at: datetime | None = None
+    attestation: str = ""
+    embed_retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ class QueryVector:
 
 
 class EmbeddingRepository:
-    """Owns the table `memory_embeddings`; no other class names it."""
+    """Reads and writes the table `memory_embeddings`; beside it only `rewrites` and `stubs` name it."""
 
     def __init__(self, ch: ClickHouse) -> None:
         self._ch = ch
@@ -129,15 +123,15 @@ class EmbeddingRepository:
 
         A memory may come more than once, and what is superseded or deleted comes too.
         """
-        parameters = {**_query(scope, query), **user_and_session(wanted), "limit": limit}
-        return await self._hits(_SCAN, parameters)
+        where = of_owner(scope, wanted)
+        return await self._hits(_scan(where.sql), {**where.parameters, **_query(query), "limit": limit})
 
     async def nearest_live(
         self, scope: Scope, wanted: Filter, now: datetime, query: QueryVector, limit: int
     ) -> list[VectorHit]:
         """Returns the nearest memories that the whole filter admits, best first, each once, by its best chunk."""
-        parameters = {**filter_parameters(scope, wanted, now), **_query(scope, query), "limit": limit}
-        return await self._hits(_SCAN_LIVE, parameters)
+        where = shown(scope, wanted, now)
+        return await self._hits(_scan_live(where.sql), {**where.parameters, **_query(query), "limit": limit})
 
     async def cosines(
         self, scope: Scope, query: QueryVector, identities: Sequence[Identity]
@@ -145,8 +139,13 @@ class EmbeddingRepository:
         """Returns the best cosine of each version of `identities` that has vectors."""
         if not identities:
             return {}
-        hits = await self._hits(_OF, {**_query(scope, query), "identities": list(identities)}, POINT_READ)
-        return {(hit.identity, hit.version): hit.cosine for hit in hits}
+        parameters = {**in_scope(scope), **_query(query), "identities": list(identities)}
+        hits = await self._hits(_COSINES, parameters, POINT_READ)
+        best: dict[tuple[Identity, int], float] = {}
+        for hit in hits:
+            version = hit.identity, hit.version
+            best[version] = max(hit.cosine, best.get(version, hit.cosine))
+        return best
 
     async def scopes(self) -> list[Scope]:
         """Returns every namespace that has vectors."""
@@ -169,14 +168,21 @@ class EmbeddingRepository:
         return [VectorHit(Identity(*row[:3]), row[3], row[4]) for row in rows]
 
 
-def _query(scope: Scope, query: QueryVector) -> dict[str, object]:
-    return {
-        "org": scope.org,
-        "namespace": scope.namespace,
-        "model": query.model,
-        "dim": len(query.vector),
-        "vector": list(query.vector),
-    }
+def _scan(where: str) -> str:
+    """Plain, without FINAL and without a join, which cost more than reading some rows too many; callers check them."""
+    return f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+WHERE {where} AND {OF_SPACE}
+ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT {{limit:UInt32}}"""
+
+
+def _scan_live(where: str) -> str:
+    return f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
+WHERE {IN_SCOPE} AND {OF_SPACE} AND ({IDENTITY}, version) IN ({live_versions(where)})
+ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT 1 BY {IDENTITY} LIMIT {{limit:UInt32}}"""
+
+
+def _query(query: QueryVector) -> dict[str, object]:
+    return {"model": query.model, "dim": len(query.vector), "vector": list(query.vector)}
 
 
 def _row(model: str, chunk: EmbeddedChunk) -> tuple[object, ...]:
@@ -191,8 +197,8 @@ def _row(model: str, chunk: EmbeddedChunk) -> tuple[object, ...]:
         chunk.end_offset,
         chunk.vector,
         len(chunk.vector),
-        "",
-        None,
-        "",
-        None,
+        chunk.status,
+        chunk.invalid_at,
+        chunk.attestation,
+        chunk.embed_retry_at,
     )

@@ -11,6 +11,7 @@ from loom_memory.domain.analyzer import AnalyzedQuery, AnalyzedText
 from loom_memory.domain.memory import Filter, Identity, Memory, Sketch
 from loom_memory.store import memory_sql
 from loom_memory.store.columns import COLUMNS, memory_from_row, row_from_memory
+from loom_memory.store.filters import in_scope, shown
 
 POINT_READ: Final = {"max_threads": 1}
 """Settings of a read of few keys: sharing it between threads costs a fifth more than it saves (measured 2026-11-30)."""
@@ -93,6 +94,7 @@ class Neighbour:
     """A row near a seed in its session; `position` counts the session's rows in order of time, from 1."""
 
     identity: Identity
+    version: int
     position: int
 
 
@@ -111,7 +113,7 @@ class MemoryRepository:
         """Returns the newest rows of `identities`, deleted and expired ones included; who never was is left out."""
         if not identities:
             return {}
-        parameters = {**_scope(scope), "identities": list(identities)}
+        parameters = {**in_scope(scope), "identities": list(identities)}
         return _by_identity(await self._rows_by_key(memory_sql.CURRENT, parameters))
 
     async def fetch(
@@ -120,8 +122,9 @@ class MemoryRepository:
         """Returns those of `identities` that are shown at `now` and pass the filter."""
         if not identities:
             return {}
-        parameters = {**filter_parameters(scope, wanted, now), "identities": list(identities)}
-        return _by_identity(await self._rows_by_key(memory_sql.FETCH, parameters))
+        where = shown(scope, wanted, now)
+        parameters = {**where.parameters, "identities": list(identities)}
+        return _by_identity(await self._rows_by_key(memory_sql.fetch(where.sql), parameters))
 
     async def sketches(
         self, scope: Scope, wanted: Filter, identities: Sequence[Identity], now: datetime
@@ -129,21 +132,24 @@ class MemoryRepository:
         """Returns what ranking needs of those of `identities` that are shown at `now` and pass the filter."""
         if not identities:
             return {}
-        parameters = {**filter_parameters(scope, wanted, now), "identities": list(identities)}
-        found = await self._rows_by_key(memory_sql.SKETCHES, parameters)
+        where = shown(scope, wanted, now)
+        parameters = {**where.parameters, "identities": list(identities)}
+        found = await self._rows_by_key(memory_sql.sketches(where.sql), parameters)
         return {(identity := Identity(*row[:3])): Sketch(identity, *row[3:]) for row in found}
 
     async def statistics(self, scope: Scope, wanted: Filter, now: datetime) -> Statistics:
         """Counts what a filtered search may read."""
-        rows, mean_dl, speakers = (await self._rows(memory_sql.STATISTICS, filter_parameters(scope, wanted, now)))[0]
+        where = shown(scope, wanted, now)
+        rows, mean_dl, speakers = (await self._rows(memory_sql.statistics(where.sql), where.parameters))[0]
         return Statistics(rows, max(mean_dl, 1.0) if rows else 1.0, tuple(sorted(speakers)))
 
     async def lexical(
         self, scope: Scope, wanted: Filter, now: datetime, query: AnalyzedQuery, statistics: Statistics, limit: int
     ) -> list[LexicalHit]:
         """Returns the best lexical matches: whole identifiers first, then by BM25, then by identity."""
+        where = shown(scope, wanted, now)
         parameters = {
-            **filter_parameters(scope, wanted, now),
+            **where.parameters,
             "q": query.term_ids,
             "w": query.weights,
             "x": query.identifiers,
@@ -151,26 +157,27 @@ class MemoryRepository:
             "adl": statistics.mean_dl,
             "limit": limit,
         }
-        found = await self._rows(memory_sql.LEXICAL, parameters)
+        found = await self._rows(memory_sql.lexical(where.sql), parameters)
         return [LexicalHit(Identity(*row[:3]), row[3], row[4], row[5], bool(row[6])) for row in found]
 
     async def page(
         self, scope: Scope, wanted: Filter, now: datetime, place: ListPlace, limit: int
     ) -> list[ListedIdentity]:
         """Returns the identities behind `place`, newest first, then by identity."""
+        where = shown(scope, wanted, now)
         parameters = {
-            **filter_parameters(scope, wanted, now),
+            **where.parameters,
             "settled": place.settled,
             "upto": place.upto,
             "after": place.after,
             "after_identity": place.identity,
             "limit": limit,
         }
-        found = await self._rows(memory_sql.PAGE, parameters)
+        found = await self._rows(memory_sql.page(where.sql), parameters)
         return [ListedIdentity(Identity(*row[:3]), row[3], row[4]) for row in found]
 
     async def neighbours(
-        self, scope: Scope, wanted: Filter, now: datetime, seeds: Sequence[Identity]
+        self, scope: Scope, wanted: Filter, now: datetime, seeds: Sequence[Identity], statistics: Statistics
     ) -> list[Neighbour]:
         """Returns the rows around each seed in its session, the seeds included, in order of session and position.
 
@@ -179,45 +186,25 @@ class MemoryRepository:
         sessions = sorted({(seed.user_id, seed.session_id) for seed in seeds if seed.session_id})
         if not sessions:
             return []
+        where = shown(scope, wanted, now)
         parameters = {
-            **filter_parameters(scope, wanted, now),
+            **where.parameters,
             "identities": list(seeds),
             "around": sessions,
-            "longest": _LONGEST_SESSION,
             "limit": _MAX_NEIGHBOURS,
         }
-        found = await self._rows_by_key(memory_sql.NEIGHBOURS, parameters)
-        return [Neighbour(Identity(*row[:3]), row[3]) for row in found]
+        # No session is longer than the whole; twice, because rows came since these were counted.
+        may_be_long = statistics.rows > _LONGEST_SESSION // 2
+        if may_be_long:
+            parameters["longest"] = _LONGEST_SESSION
+        sql = memory_sql.neighbours(where.sql, may_be_long=may_be_long)
+        return [Neighbour(Identity(*row[:3]), row[3], row[4]) for row in await self._rows_by_key(sql, parameters)]
 
     async def _rows(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
         return (await self._ch.query(sql, parameters, settings=self._reads)).rows
 
     async def _rows_by_key(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
         return (await self._ch.query(sql, parameters, settings={**POINT_READ, **self._reads})).rows
-
-
-def filter_parameters(scope: Scope, wanted: Filter, now: datetime) -> dict[str, object]:
-    """Returns what the live predicate and its filters bind."""
-    return {
-        **_scope(scope),
-        "now": now,
-        **user_and_session(wanted),
-        "agent": wanted.agent,
-        "kinds": list(wanted.kinds),
-        "tags": list(wanted.tags),
-    }
-
-
-def user_and_session(wanted: Filter) -> dict[str, object]:
-    """Returns what the user and the session of a filter bind: an empty list keeps everything."""
-    return {
-        "users": [] if wanted.user_id is None else [wanted.user_id],
-        "sessions": [] if wanted.session_id is None else [wanted.session_id],
-    }
-
-
-def _scope(scope: Scope) -> dict[str, object]:
-    return {"org": scope.org, "namespace": scope.namespace}
 
 
 def _by_identity(rows: Sequence[Row]) -> dict[Identity, Memory]:
