@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field, SecretStr
 
 from loom_common.sealing import MIN_SECRET_CHARS
-from loom_common.settings import ALLOWED_KEY, Address, CommonSettings, LowerCase
+from loom_common.settings import ALLOWED_KEY, Address, LowerCase, ModelCallsSettings
 from loom_gateway.mcp.toolsets import Toolset
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
@@ -13,7 +13,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 Secret = Annotated[SecretStr, Field(min_length=MIN_SECRET_CHARS)]
 
 
-class GatewaySettings(CommonSettings):
+class GatewaySettings(ModelCallsSettings):
     """What the gateway reads beside what every service does."""
 
     listen: Address = Field(

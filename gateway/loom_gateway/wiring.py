@@ -93,7 +93,13 @@ async def open_service(settings: GatewaySettings, ch: ClickHouse) -> AsyncIterat
     await migrate(ch, NAME, "loom_gateway")
     async with AsyncExitStack() as stack:
         identity = await stack.enter_async_context(
-            open_identity(ch, settings.jwt_secret, settings.jwt_secret_previous, SystemClock())
+            open_identity(
+                ch,
+                settings.jwt_secret,
+                settings.jwt_secret_previous,
+                SystemClock(),
+                policy_refresh_s=settings.policy_refresh_s,
+            )
         )
         channels = {
             name.value: await _channel(stack, settings, key, settings.addr_of(name))

@@ -47,7 +47,9 @@ async def test_a_memory_set_over_http_is_read_back_with_empty_values_and_plain_n
 async def test_a_search_without_hits_shows_an_empty_list(gateway: GatewayUnderTest) -> None:
     async with gateway.client() as client:
         answer = await client.post("/v1/search.query", json={"query": "nothing"})
-    assert answer.json() == {"memory": {"hits": [], "candidates_total": 0, "abstain_code": "no_match", "error": ""}}
+    assert answer.json() == {
+        "memory": {"hits": [], "candidates_total": 0, "abstain_code": "no_match", "error": "", "embedding_pending": 0}
+    }
 
 
 async def test_a_similarity_is_the_number_that_the_service_sent(gateway: GatewayUnderTest) -> None:

@@ -180,7 +180,7 @@ async def test_health_names_version_models_checks_and_problems(gateway: GatewayU
     assert health["checks"]["memory"]["ok"] is True
     assert health["checks"]["memory"]["required"] is False
     assert health["problems"] == []
-    assert health["embedder"]["known"] is False
+    assert health["llm"]["known"] is False
     assert (ready.status_code, ready.json()["ready"]) == (200, True)
 
 

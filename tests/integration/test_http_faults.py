@@ -28,9 +28,13 @@ class Fault:
     field: str = ""
 
 
+# What a rule over several fields asks for, which no schema of one field shows.
+ACROSS_FIELDS: dict[str, dict[str, Any]] = {"code.calibrate": {"reset": True}}
+
+
 def valid(spec: OpSpec) -> dict[str, Any]:
     """Returns the smallest request that the schema takes."""
-    return smallest(request_schema(spec.request))
+    return {**smallest(request_schema(spec.request)), **ACROSS_FIELDS.get(spec.name, {})}
 
 
 def smallest(schema: Any) -> Any:

@@ -117,7 +117,16 @@ async def test_every_tool_has_a_schema_that_every_client_takes(gateway: GatewayU
     assert set(search) == {"query", "top_k", "tags", "bodies"}
 
 
-_WRITERS = {"memory_set", "memory_set_many", "memory_delete", "token_create", "token_revoke", "namespace_create"}
+_WRITERS = {
+    "memory_set",
+    "memory_set_many",
+    "memory_delete",
+    "token_create",
+    "token_revoke",
+    "namespace_create",
+    "org_set_model_calls",
+    "code_calibrate",
+}
 
 
 def _keys(value: Any) -> list[str]:

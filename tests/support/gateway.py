@@ -37,7 +37,7 @@ from loom_gateway.http.origins import PublicAddress
 from loom_gateway.listener import serving_http
 from loom_gateway.mcp.toolsets import Toolset
 
-OWNERS = ("identity", "memory", "insights", "assistant")
+OWNERS = ("identity", "embedding", "memory", "insights", "assistant")
 
 Reply = Callable[[Any], Any]  # Any: requests and answers of every operation
 

@@ -83,13 +83,20 @@ def token_request(*grants: str, **more: object) -> identity_pb2.CreateTokenReque
 
 @asynccontextmanager
 async def running_identity(
-    ch: ClickHouse, keys: Path, *, secret: SecretStr = SECRET, clock: Clock | None = None
+    ch: ClickHouse,
+    keys: Path,
+    *,
+    secret: SecretStr = SECRET,
+    clock: Clock | None = None,
+    policy_refresh_s: float = 2.0,
 ) -> AsyncIterator[RunningIdentity]:
     """Runs identity over `ch`; several may run over one database, as replicas do."""
     keyring = ServiceKeyring.load(generate_service_keys(keys, SERVICES))
     await migrate(ch, "gateway", "loom_gateway")
     async with AsyncExitStack() as stack:
-        identity = await stack.enter_async_context(open_identity(ch, secret, None, clock or SystemClock()))
+        identity = await stack.enter_async_context(
+            open_identity(ch, secret, None, clock or SystemClock(), policy_refresh_s=policy_refresh_s)
+        )
         spec = ServiceSpec(
             "identity",
             "127.0.0.1:0",

@@ -74,6 +74,7 @@ class HealthReport:
             "version": self.version,
             "embedder": self._model("embedding", "fake_embedder"),
             "llm": self._model("llm", "fake_llm"),
+            "adaptive_thresholds": self._section("embedding", "adaptive_thresholds."),
             "checks": {name: _shown(check) for name, check in self.checks.items()},
             "problems": [problem for name, check in self.checks.items() for problem in _problems(name, check)],
         }
@@ -84,6 +85,12 @@ class HealthReport:
             return {"known": False, "real": False, "model": ""}
         fake = any(problem["code"] == fake_code for problem in check.problems)
         return {"known": True, "real": not fake, "model": check.facts.get("model", "")}
+
+    def _section(self, service: str, prefix: str) -> JsonValue:
+        """Returns the facts of a service whose names begin alike; empty while it does not answer."""
+        check = self.checks.get(service)
+        facts = {} if check is None else check.facts
+        return {name.removeprefix(prefix): value for name, value in facts.items() if name.startswith(prefix)}
 
 
 class HealthReader:

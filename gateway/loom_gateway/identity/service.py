@@ -17,10 +17,12 @@ from loom_common.sealing import Sealer
 from loom_gateway.identity.api.directory import DirectoryServicer
 from loom_gateway.identity.api.identity import IdentityServicer
 from loom_gateway.identity.app.directory import LocalDirectory
+from loom_gateway.identity.app.model_calls import DEFAULT_REFRESH_S, ModelCallsDesk, SwitchBoard
 from loom_gateway.identity.app.namespaces import NamespaceDesk
 from loom_gateway.identity.app.revocations import RevocationFeed
 from loom_gateway.identity.app.signing import SEAL_PURPOSE, SigningKeys
 from loom_gateway.identity.app.tokens import TokenDesk
+from loom_gateway.identity.store.model_calls import ModelCallsRepository
 from loom_gateway.identity.store.namespaces import NamespaceRepository
 from loom_gateway.identity.store.revocations import RevocationRepository
 from loom_gateway.identity.store.signing_keys import SigningKeyRepository
@@ -43,9 +45,21 @@ class Identity:
 
 @asynccontextmanager
 async def open_identity(
-    ch: ClickHouse, secret: SecretStr, previous_secret: SecretStr | None, clock: Clock
+    ch: ClickHouse,
+    secret: SecretStr,
+    previous_secret: SecretStr | None,
+    clock: Clock,
+    *,
+    policy_refresh_s: float = DEFAULT_REFRESH_S,
 ) -> AsyncIterator[Identity]:
-    """Opens identity over migrated tables: reads its keys, makes the first one, and follows revocations.
+    """Opens identity over migrated tables: reads its keys, makes the first one, and follows revocations and switches.
+
+    Args:
+        ch: The database.
+        secret: Secret that the keys are sealed under.
+        previous_secret: Secret before it.
+        clock: Time.
+        policy_refresh_s: Time between two readings of the switches over calls to models.
 
     Raises:
         SettingsError: The secret does not open the signing keys.
@@ -56,7 +70,9 @@ async def open_identity(
     revocations = RevocationRepository(ch)
     keys = SigningKeys(SigningKeyRepository(ch), Sealer(secret, previous_secret, purpose=SEAL_PURPOSE), writes, clock)
     await keys.open()
-    async with RevocationFeed(revocations, keys, clock) as feed:
+    switches = ModelCallsRepository(ch)
+    board = SwitchBoard(switches, clock, policy_refresh_s)
+    async with RevocationFeed(revocations, keys, board, clock) as feed:
         namespace_desk = NamespaceDesk(namespaces, writes, clock)
         token_desk = TokenDesk(tokens, namespaces, revocations, feed, keys, clock, SortableIds(clock))
         directory = LocalDirectory(namespaces, namespace_desk, clock)
@@ -64,6 +80,8 @@ async def open_identity(
             verifier=TokenVerifier(feed, feed, clock),
             directory=directory,
             feed=feed,
-            identity_servicer=IdentityServicer(token_desk, namespace_desk),
+            identity_servicer=IdentityServicer(
+                token_desk, namespace_desk, ModelCallsDesk(switches, board, writes, clock)
+            ),
             directory_servicer=DirectoryServicer(feed, directory),
         )

@@ -1,40 +1,34 @@
-"""`/mcp`: what a request must show before the protocol sees it, and the protocol's transport behind it."""
+"""`/mcp`: what a request must show before the protocol sees it."""
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import mcp_types as types
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import JsonValue
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from loom_common.errors import LoomError, MalformedRequest
 from loom_gateway.calls.caller import Caller, Transport, caller_of
 from loom_gateway.calls.dispatch import Dispatcher
 from loom_gateway.contract.catalogue import Catalogue
-from loom_gateway.http.answers import error_response, json_response, method_refused
+from loom_gateway.http.answers import error_response, method_refused
 from loom_gateway.http.body import read_json_body
 from loom_gateway.http.edge import REQUEST_ID_STATE, ROUTE_STATE
-from loom_gateway.mcp.errors import error_object
-from loom_gateway.mcp.intake import WrongEnvelope, take_in
-from loom_gateway.mcp.server import CONNECTION_STATE, Connection, ToolServer
-from loom_gateway.mcp.toolsets import Toolset, tools_of, toolset_named
+from loom_gateway.mcp.connection import Connection
+from loom_gateway.mcp.intake import take_in
+from loom_gateway.mcp.loading import LazyProtocol
+from loom_gateway.mcp.toolsets import Toolset, toolset_named
+
+if TYPE_CHECKING:
+    from loom_gateway.mcp.protocol import Protocol
 
 TOOLSET_HEADER: Final = "x-loom-toolset"
 TOOLSET_PARAMETER: Final = "toolset"
 
 
 class McpEndpoint:
-    """An ASGI application for one path.
-
-    Every POST is complete in itself: there are no sessions, so any replica answers any request. The official
-    transport serves both eras of the protocol, with and without a handshake.
-    """
+    """An ASGI application for one path."""
 
     def __init__(
         self,
@@ -48,20 +42,18 @@ class McpEndpoint:
         self._dispatcher = dispatcher
         self._default_toolset = default_toolset
         self._max_body_bytes = max_body_bytes
-        toolsets = {toolset: tools_of(catalogue, toolset) for toolset in Toolset}
-        self._manager = StreamableHTTPSessionManager(
-            ToolServer(dispatcher, toolsets, version=version).protocol,
-            json_response=True,
-            stateless=True,
-            # Hosts and origins are checked for every path of the gateway alike, before this one is reached.
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=max_body_bytes,
-        )
+
+        def load() -> "Protocol":
+            from loom_gateway.mcp.protocol import Protocol  # here: see `LazyProtocol`
+
+            return Protocol(dispatcher, catalogue, version=version, max_body_bytes=max_body_bytes)
+
+        self._protocol = LazyProtocol(load)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves while entered; can be entered once."""
-        async with self._manager.run():
+        async with self._protocol.running():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,32 +76,22 @@ class McpEndpoint:
 
     async def _serve(self, request: Request, caller: Caller, toolset: Toolset, send: Send) -> None:
         scope, receive = request.scope, request.receive
+        protocol = await self._protocol.get()
         try:
             body = await read_json_body(request.headers, receive, limit_bytes=self._max_body_bytes)
             taken = take_in(body)
         except MalformedRequest as error:
-            await _unreadable(error, caller.request_id)(scope, receive, send)
+            await protocol.unreadable(error, caller.request_id)(scope, receive, send)
             return
         except LoomError as error:
             await error_response(error, caller.request_id)(scope, receive, send)
             return
-        scope["state"][CONNECTION_STATE] = Connection(caller, toolset, taken.fault)
-        await self._manager.handle_request(scope, _replayed(taken.body, receive), send)
+        connection = Connection(caller, toolset, taken.fault)
+        await protocol.answer(connection, scope, _replayed(taken.body, receive), send)
 
     def _toolset(self, scope: Scope, headers: Headers) -> Toolset:
         named = Request(scope).query_params.get(TOOLSET_PARAMETER) or headers.get(TOOLSET_HEADER)
         return toolset_named(named) if named else self._default_toolset
-
-
-def _unreadable(error: LoomError, request_id: str) -> Response:
-    """Returns the protocol's own answer to what is no message, with the error object beside it."""
-    wrong = error if isinstance(error, WrongEnvelope) else None
-    failure: dict[str, JsonValue] = {
-        "code": types.PARSE_ERROR if wrong is None else types.INVALID_REQUEST,
-        "message": error.message,
-        "data": {"error": error_object(error, request_id)},
-    }
-    return json_response({"jsonrpc": "2.0", "id": wrong.id if wrong else None, "error": failure}, status=error.row.http)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import mcp_types as types
@@ -15,15 +14,13 @@ from starlette.requests import Request
 
 from loom_common.errors import LoomError, UnknownOp
 from loom_common.telemetry import observe
-from loom_gateway.calls.caller import Caller
 from loom_gateway.calls.dispatch import Dispatcher
 from loom_gateway.contract.answers import render
 from loom_gateway.contract.strict_json import shown
+from loom_gateway.mcp.connection import CONNECTION_STATE, Connection
 from loom_gateway.mcp.errors import error_object, tool_error
 from loom_gateway.mcp.summaries import summary
 from loom_gateway.mcp.toolsets import BoundTool, Toolset
-
-CONNECTION_STATE: Final = "mcp"
 
 _INSTRUCTIONS: Final = (
     "Loom keeps memories for you. Call loom_search first, once per question, before you answer from what you know of "
@@ -33,16 +30,6 @@ _INSTRUCTIONS: Final = (
 )
 
 Context = ServerRequestContext[Any, Request]  # Any: the protocol's lifespan state, which is not used
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """What the endpoint knows of the request that carries a message."""
-
-    caller: Caller
-    toolset: Toolset
-    fault: LoomError | None = None
-    """What is wrong with the arguments that the endpoint left out."""
 
 
 class ToolServer:

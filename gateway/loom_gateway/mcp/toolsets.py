@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
-
-import mcp_types as types
+from typing import TYPE_CHECKING, Final
 
 from loom_common import ops
 from loom_common.errors import InvalidArgument
@@ -16,6 +14,9 @@ from loom_gateway.contract.catalogue import Catalogue, PublicOp
 from loom_gateway.contract.requests import RequestReader
 from loom_gateway.contract.schema import Schema, request_schema, response_schema
 from loom_gateway.contract.strict_json import shown
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 
 class Toolset(StrEnum):
@@ -44,7 +45,7 @@ class BoundTool:
     """One operation as a tool of one toolset."""
 
     op: PublicOp
-    tool: types.Tool
+    tool: "types.Tool"
     reader: RequestReader
 
 
@@ -93,7 +94,9 @@ def _bound(op: PublicOp, toolset: Toolset) -> BoundTool:
     return BoundTool(op, _tool(spec, request_schema(spec.request, hidden=unseen)), reader)
 
 
-def _tool(spec: OpSpec, input_schema: Schema) -> types.Tool:
+def _tool(spec: OpSpec, input_schema: Schema) -> "types.Tool":
+    import mcp_types as types  # here: settings name toolsets, and the models of messages take half a second to load
+
     return types.Tool(
         name=spec.mcp_name,
         title=spec.name,

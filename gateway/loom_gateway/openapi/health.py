@@ -38,6 +38,11 @@ HEALTH_SCHEMAS: Final[dict[str, JsonValue]] = {
             "version": {"type": "string", "description": "Version of the gateway."},
             "embedder": _MODEL,
             "llm": _MODEL,
+            "adaptive_thresholds": {
+                "type": "object",
+                "description": "The served model's thresholds and where they come from; empty while embedding is away.",
+                "additionalProperties": {"type": "string"},
+            },
             "checks": _CHECKS,
             "problems": {
                 "type": "array",

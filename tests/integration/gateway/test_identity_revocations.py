@@ -22,9 +22,11 @@ from loom_common.errors import BackendUnavailable, TokenRevoked
 from loom_common.migrations import migrate
 from loom_common.sealing import Sealer
 from loom_common.settings import SettingsError
+from loom_gateway.identity.app.model_calls import SwitchBoard
 from loom_gateway.identity.app.revocations import RevocationFeed
 from loom_gateway.identity.app.signing import SEAL_PURPOSE, SigningKeys
 from loom_gateway.identity.service import open_identity
+from loom_gateway.identity.store.model_calls import ModelCallsRepository
 from loom_gateway.identity.store.revocations import RevocationRepository
 from loom_gateway.identity.store.signing_keys import SigningKeyRepository
 
@@ -174,6 +176,8 @@ class CutOff:
     def __init__(self, ch: ClickHouse) -> None:
         self._ch = ch
         self.cut = False
+        self.table = ""
+        """Table that alone is cut off; empty for all."""
         self.refused = asyncio.Event()
 
     def __getattr__(self, name: str) -> object:
@@ -187,19 +191,20 @@ class CutOff:
         settings: Settings | None = None,
         timeout_s: float | None = None,
     ) -> Rows:
-        if self.cut:
+        if self.cut and self.table in sql:
             self.refused.set()
             raise BackendUnavailable("The database cannot be reached.")
         return await self._ch.query(sql, parameters, settings=settings, timeout_s=timeout_s)
 
 
 @asynccontextmanager
-async def running_feed(ch: ClickHouse, clock: Clock) -> AsyncIterator[RevocationFeed]:
+async def running_feed(ch: ClickHouse, clock: Clock, refresh_s: float = 2.0) -> AsyncIterator[RevocationFeed]:
     await migrate(ch, "gateway", "loom_gateway")
     sealer = Sealer(SECRET, purpose=SEAL_PURPOSE)
     keys = SigningKeys(SigningKeyRepository(ch), sealer, ConditionalWrites(ch, "identity"), clock)
     await keys.open()
-    async with RevocationFeed(RevocationRepository(ch), keys, clock) as feed:
+    switches = SwitchBoard(ModelCallsRepository(ch), clock, refresh_s)
+    async with RevocationFeed(RevocationRepository(ch), keys, switches, clock) as feed:
         yield feed
 
 
@@ -223,6 +228,24 @@ async def test_followers_hear_nothing_while_the_database_cannot_be_read(clickhou
             assert not (await heard).snapshot
 
 
+async def test_switches_that_cannot_be_read_grow_old_and_revocations_go_on(clickhouse: ClickHouse) -> None:
+    cut_off = CutOff(clickhouse)
+    cut_off.table = "org_model_calls"
+    feed_of = running_feed(cut_off, SystemClock(), refresh_s=0.1)  # type: ignore[arg-type]  # stands in for one
+    async with feed_of as feed, aclosing(feed.follow()) as updates:
+        told = await anext(updates)
+        assert told.calls_age_s is not None
+        cut_off.cut = True
+        async with asyncio.timeout(5):
+            await cut_off.refused.wait()
+        revocation = Revocation("token", "t", 1.0, "acme")
+        await feed.add(revocation, expires_at=datetime.now(UTC) + timedelta(hours=1), revoked_by="ada")
+        change = await anext(updates)
+        assert change.revocations == (revocation,)
+        assert change.calls_age_s is not None
+        assert change.calls_age_s >= 0.1
+
+
 async def test_callers_are_refused_when_the_database_was_not_read_for_thirty_seconds(clickhouse: ClickHouse) -> None:
     clock = FakeClock()
     cut_off = CutOff(clickhouse)
@@ -240,7 +263,8 @@ async def test_callers_are_refused_when_the_database_was_not_read_for_thirty_sec
 
 
 async def test_expired_revocations_are_dropped(clickhouse: ClickHouse) -> None:
-    clock = FakeClock(datetime(2026, 11, 30, 12, 0, tzinfo=UTC))
+    # Now, and not a fixed day: the engine removes rows by its own clock.
+    clock = FakeClock(datetime.now(UTC).replace(microsecond=0))
     async with running_feed(clickhouse, clock) as feed:
         for name, left_s in (("short", 60), ("long", 3600)):
             revocation = Revocation("token", name, clock.now().timestamp(), "acme")

@@ -12,3 +12,11 @@ def test_a_problem_that_is_an_error_degrades_the_whole_and_a_warning_does_not(se
     report = HealthReport("0.1.0", {"clickhouse": Check(ok=True, required=True), "embedding": embedding})
     assert report.to_json()["status"] == status
     assert report.ready
+
+
+def test_the_thresholds_in_force_are_a_section_of_their_own() -> None:
+    facts = {"model": "m", "adaptive_thresholds.source": "cluster", "adaptive_thresholds.calibration_hash": "abc"}
+    checks = {"clickhouse": Check(ok=True, required=True), "embedding": Check(ok=True, required=False, facts=facts)}
+    shown = HealthReport("0.1.0", checks).to_json()["adaptive_thresholds"]
+    assert shown == {"source": "cluster", "calibration_hash": "abc"}
+    assert HealthReport("0.1.0", {"clickhouse": checks["clickhouse"]}).to_json()["adaptive_thresholds"] == {}

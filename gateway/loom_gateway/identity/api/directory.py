@@ -1,8 +1,9 @@
 """The servicer of `loom.identity.v1.DirectoryService`."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Final
+from itertools import zip_longest
+from typing import Final, TypeVar
 
 import grpc.aio
 
@@ -14,8 +15,11 @@ from loom_gateway.identity.app.revocations import RevocationFeed, Update
 
 # Default that the contract states.
 _NAMESPACES: Final = 64
-# Keeps a message far below the limit of 8 MiB: a revocation takes up to about 400 bytes.
-_REVOCATIONS_PER_MESSAGE: Final = 10_000
+# Keeps a message below the limit of 8 MiB: a revocation takes up to about 400 bytes, an organisation 130.
+_PER_MESSAGE: Final = 10_000
+_MAX_AGE_MS: Final = 2**31 - 1
+
+T = TypeVar("T")
 
 _Context = grpc.aio.ServicerContext[object, object]
 
@@ -55,15 +59,27 @@ class DirectoryServicer(directory_pb2_grpc.DirectoryServiceServicer):
 
 
 def update_to_proto(update: Update) -> Iterator[directory_pb2.WatchRevocationsResponse]:
-    """Returns an update as messages: one, or several where it holds more revocations than one should carry."""
-    for start in range(0, max(len(update.revocations), 1), _REVOCATIONS_PER_MESSAGE):
-        part = update.revocations[start : start + _REVOCATIONS_PER_MESSAGE]
-        yield directory_pb2.WatchRevocationsResponse(
-            snapshot=update.snapshot and start == 0,
-            jwks=update.jwks if start == 0 else "",
-            revocations=[revocation_to_proto(revocation) for revocation in part],
-            more=start + len(part) < len(update.revocations),
+    """Returns an update as messages: one, or several where it holds more than one should carry."""
+    columns = (_pages(update.revocations), _pages(update.calls_off), _pages(update.calls_on))
+    pages = list(zip_longest(*columns)) or [(None, None, None)]
+    for place, (revocations, off, on) in enumerate(pages):
+        first = place == 0
+        message = directory_pb2.WatchRevocationsResponse(
+            snapshot=update.snapshot and first,
+            jwks=update.jwks if first else "",
+            revocations=[revocation_to_proto(revocation) for revocation in revocations or ()],
+            model_calls_off=off,
+            model_calls_on=on,
+            more=place + 1 < len(pages),
         )
+        if first and update.calls_age_s is not None:
+            message.model_calls_age_ms = min(round(update.calls_age_s * 1000), _MAX_AGE_MS)
+        yield message
+
+
+def _pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _PER_MESSAGE):
+        yield items[start : start + _PER_MESSAGE]
 
 
 def revocation_to_proto(revocation: Revocation) -> directory_pb2.Revocation:

@@ -11,9 +11,11 @@ from loom_common.call import current
 from loom_common.times import format_time
 from loom_gateway.identity.api.principals import principal_of
 from loom_gateway.identity.app.directory import namespace_info
+from loom_gateway.identity.app.model_calls import ModelCallsDesk
 from loom_gateway.identity.app.namespaces import NamespaceDesk
 from loom_gateway.identity.app.tokens import ListedToken, TokenDesk
 from loom_gateway.identity.domain.delegation import TokenWish
+from loom_gateway.identity.domain.model_calls import ModelCalls
 
 # Defaults that the contract states.
 _TTL_S = 2_592_000
@@ -25,11 +27,12 @@ _Context = grpc.aio.ServicerContext[object, object]
 
 
 class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
-    """Manages tokens and namespaces."""
+    """Manages tokens, namespaces and switches."""
 
-    def __init__(self, tokens: TokenDesk, namespaces: NamespaceDesk) -> None:
+    def __init__(self, tokens: TokenDesk, namespaces: NamespaceDesk, model_calls: ModelCallsDesk) -> None:
         self._tokens = tokens
         self._namespaces = namespaces
+        self._model_calls = model_calls
 
     async def CreateToken(
         self, request: identity_pb2.CreateTokenRequest, context: _Context
@@ -97,6 +100,32 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
             namespaces=[info_to_proto(namespace_info(space, principal)) for space in page.namespaces],
             next_page_token=page.next_page_token,
         )
+
+    async def SetModelCalls(
+        self, request: identity_pb2.SetModelCallsRequest, context: _Context
+    ) -> identity_pb2.SetModelCallsResponse:
+        """See the contract."""
+        switch, changed = await self._model_calls.switch(
+            principal_of(current()), request.org or None, enabled=request.enabled
+        )
+        return identity_pb2.SetModelCallsResponse(model_calls=model_calls_to_proto(switch), changed=changed)
+
+    async def GetModelCalls(
+        self, request: identity_pb2.GetModelCallsRequest, context: _Context
+    ) -> identity_pb2.GetModelCallsResponse:
+        """See the contract."""
+        switch = await self._model_calls.show(principal_of(current()), request.org or None)
+        return identity_pb2.GetModelCallsResponse(model_calls=model_calls_to_proto(switch))
+
+
+def model_calls_to_proto(switch: ModelCalls) -> identity_pb2.ModelCalls:
+    """Returns a switch as a message."""
+    return identity_pb2.ModelCalls(
+        org=switch.org,
+        enabled=switch.enabled,
+        updated_at="" if switch.updated_at is None else format_time(switch.updated_at),
+        updated_by=switch.updated_by,
+    )
 
 
 def token_wish_from_proto(request: identity_pb2.CreateTokenRequest) -> TokenWish:

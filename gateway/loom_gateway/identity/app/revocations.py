@@ -1,4 +1,4 @@
-"""What was ended before its time: kept in memory, read from the database, pushed to whoever follows.
+"""What was ended before its time: kept in memory, read from the database, pushed to whoever follows, with the switches.
 
 A revocation made here is known here, and on its way to every follower, before its caller is answered. One made by
 another replica is read within half a second. A follower hears nothing while the database cannot be read, and so knows
@@ -22,6 +22,7 @@ from loom_common.clickhouse import tagged
 from loom_common.clock import Clock
 from loom_common.errors import BackendUnavailable, LoomError, TokenRevoked
 from loom_common.settings import SettingsError
+from loom_gateway.identity.app.model_calls import SwitchBoard
 from loom_gateway.identity.app.signing import SigningKeys
 from loom_gateway.identity.store.revocations import RevocationRepository
 
@@ -51,12 +52,19 @@ class Update:
     jwks: str = ""
     """The public keys; empty where they are unchanged."""
     revocations: tuple[Revocation, ...] = ()
+    calls_off: tuple[str, ...] = ()
+    """Organisations whose calls to models were switched off, or all that are off in a snapshot."""
+    calls_on: tuple[str, ...] = ()
+    """Organisations whose calls to models were switched on again."""
+    calls_age_s: float | None = None
+    """How long ago all switches were read; None where they never were. Units: seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class _Follower:
     pending: list[Revocation] = field(default_factory=list)
     keys_changed: bool = False
+    calls_off: frozenset[str] = frozenset()
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -66,9 +74,13 @@ class RevocationFeed:
     An async context manager: it has read all revocations when it is entered, and reads new ones until it is left.
     """
 
-    def __init__(self, revocations: RevocationRepository, keys: SigningKeys, clock: Clock) -> None:
+    def __init__(
+        self, revocations: RevocationRepository, keys: SigningKeys, switches: SwitchBoard, clock: Clock
+    ) -> None:
         self._repository = revocations
         self._keys = keys
+        self._switches = switches
+        switches.on_change = self._wake
         self._clock = clock
         self._held: dict[Revocation, datetime] = {}
         self._set = RevocationSet()
@@ -80,6 +92,7 @@ class RevocationFeed:
 
     async def __aenter__(self) -> Self:
         await self._read()
+        await self._switches.read()
         self._task = asyncio.create_task(self._poll(), name="identity-revocations")
         return self
 
@@ -96,8 +109,7 @@ class RevocationFeed:
     def close(self) -> None:
         """Ends every follower's stream and the reading; safe to call twice."""
         self._closed.set()
-        for follower in self._followers:
-            follower.woken.set()
+        self._wake()
 
     def fresh(self) -> bool:
         """Returns whether the database was read recently enough to say who is revoked."""
@@ -154,11 +166,30 @@ class RevocationFeed:
 
     def _snapshot(self, follower: _Follower) -> Update:
         self._taken(follower)
-        return Update(snapshot=True, jwks=self._keys.jwks, revocations=tuple(self._held))
+        follower.calls_off = off = self._switches.off
+        return Update(
+            snapshot=True,
+            jwks=self._keys.jwks,
+            revocations=tuple(self._held),
+            calls_off=tuple(sorted(off)),
+            calls_age_s=self._switches.age_s(),
+        )
 
     def _change(self, follower: _Follower) -> Update:
         pending, keys_changed = self._taken(follower)
-        return Update(jwks=self._keys.jwks if keys_changed else "", revocations=pending)
+        told, off = follower.calls_off, self._switches.off
+        follower.calls_off = off
+        return Update(
+            jwks=self._keys.jwks if keys_changed else "",
+            revocations=pending,
+            calls_off=tuple(sorted(off - told)),
+            calls_on=tuple(sorted(told - off)),
+            calls_age_s=self._switches.age_s(),
+        )
+
+    def _wake(self) -> None:
+        for follower in self._followers:
+            follower.woken.set()
 
     def _taken(self, follower: _Follower) -> tuple[tuple[Revocation, ...], bool]:
         taken = tuple(follower.pending), follower.keys_changed
@@ -199,6 +230,8 @@ class RevocationFeed:
                 await self._read()
                 if with_keys:
                     await self._read_keys()
+                if self._switches.due():
+                    await self._switches.read()
         except (LoomError, SettingsError) as error:
             return type(error).__name__
         except Exception as error:  # noqa: BLE001 - see below
