@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from loom_cli import __version__, memories, status, tokens, up
+from loom_cli import __version__, memories, reembed, status, tokens, up
 from loom_cli.console import OUT, CommandError, fail
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("status")(status.status)
+app.command("reembed")(reembed.reembed)
 app.add_typer(tokens.app, name="token")
 app.add_typer(memories.app, name="memory")
 
