@@ -1,8 +1,9 @@
 """Commands against a running Loom, as a person types them."""
 
 import json
+from pathlib import Path
 
-from support.up import UpProcess, run_loom
+from support.up import UpProcess, environment, run_loom
 
 
 def loom(up: UpProcess, *arguments: str) -> str:
@@ -38,9 +39,23 @@ def test_a_token_is_made_listed_used_and_revoked_from_the_shell(up: UpProcess) -
     assert up.post("memory.list", token=made["token"]).json()["error"]["code"] == "TOKEN_REVOKED"
 
 
+def test_texts_are_embedded_again_by_the_running_loom(up: UpProcess) -> None:
+    done = json.loads(loom(up, "reembed", "--namespace", "default", "--json"))
+    assert (done["finished"], done["total"], done["failed"]) == (True, 0, 0)
+    refused = run_loom("reembed", "--key-only", "--data-dir", up.data_dir)
+    assert (refused.returncode, len(refused.stderr.strip().splitlines())) == (1, 1)
+
+
+def test_where_no_loom_runs_the_command_opens_what_it_needs(tmp_path: Path) -> None:
+    quiet = environment(LOOM_EMBEDDING_MODEL="fake-ngram-64")
+    done = run_loom("reembed", "--json", "--data-dir", tmp_path, env=quiet)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["model"], json.loads(done.stdout)["total"]) == ("fake-ngram-64", 0)
+
+
 def test_every_command_explains_itself() -> None:
-    for command in ([], ["up"], ["status"], ["token"], ["token", "create"], ["memory"], ["memory", "search"]):
-        done = run_loom(*command, "--help")
+    for command in ("", "up", "status", "reembed", "token", "token create", "memory", "memory search"):
+        done = run_loom(*command.split(), "--help")
         assert done.returncode == 0
         assert "Usage" in done.stdout
 

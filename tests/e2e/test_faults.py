@@ -86,15 +86,18 @@ def test_every_fault_is_refused_with_its_reason_and_stores_nothing(
 ) -> None:
     if transport == "grpc":
         faults = list(grpc_faults(spec))
+        shown = True
     else:
-        faults = list(json_faults(spec, sender.tool_fields(spec) if transport == "mcp" else None))
+        fields = sender.tool_fields(spec) if transport == "mcp" else None
+        faults = list(json_faults(spec, fields))
+        shown = fields is None or bool(fields)
     wrong = {}
     for fault in faults:
         reason = reason_of(spec, sender.send(transport, spec, fault.body), inside=fault.inside)
         if reason is not fault.reason:
             wrong[fault.name] = reason
     assert not wrong
-    assert len(faults) > 5
+    assert len(faults) > (5 if shown else 3)  # a tool without arguments can be sent little that is wrong
     assert stored(sender) == untouched
 
 

