@@ -1,1 +1,1 @@
-"""Benchmarks that anyone can rerun. They use Loom's public API with its shipped defaults, and nothing else of it."""
+"""Benchmarks that anyone can rerun. But for `gates`, they use Loom's public API with its shipped defaults."""

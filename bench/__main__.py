@@ -1,16 +1,16 @@
 """Runs the benchmarks and writes docs/benchmarks.md.
 
-Usage: python -m bench [locomo] [latency] [report] [--data DIR] [--sizes 1000,10000,100000] [--no-peers]
+Usage: python -m bench [NAME ...] [--data DIR] [--sizes 1000,10000,100000] [--no-peers] [--keep DIR]
 Without a name all of them run. Long ones belong in the background, with their output in a file.
 """
 
 import argparse
 from pathlib import Path
 
-from bench import latency, locomo, report
+from bench import embedding, gates, latency, llm, locomo, report
 from bench.datasets import DEFAULT_DATA
 
-NAMES = ("locomo", "latency", "report")
+NAMES = ("locomo", "latency", "embedding", "gates", "llm", "report")
 
 
 def main() -> None:
@@ -20,6 +20,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="directory with the LoCoMo data set")
     parser.add_argument("--sizes", default="1000,10000", help="numbers of memories for the latency benchmark")
     parser.add_argument("--no-peers", action="store_true", help="measure Loom alone")
+    parser.add_argument(
+        "--keep", type=Path, help="directory in which loaded memories stay, so that a later run measures"
+    )
     options = parser.parse_args()
     names = options.names or NAMES
     if unknown := [name for name in names if name not in NAMES]:
@@ -27,7 +30,14 @@ def main() -> None:
     if "locomo" in names:
         locomo.run(options.data)
     if "latency" in names:
-        latency.run(options.data, [int(size) for size in options.sizes.split(",")], with_peers=not options.no_peers)
+        sizes = [int(size) for size in options.sizes.split(",")]
+        latency.run(options.data, sizes, with_peers=not options.no_peers, kept=options.keep)
+    if "embedding" in names:
+        embedding.run(options.data)
+    if "gates" in names:
+        gates.run()
+    if "llm" in names:
+        llm.run()
     report.write()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from rich.progress import track
 
 from bench import results
 from bench.datasets import locomo
@@ -33,15 +34,24 @@ _THROUGHPUT_S: Final = 5.0
 _USER: Final = "u1"
 
 
-def run(data: Path, sizes: Sequence[int], *, with_peers: bool) -> None:
-    """Runs the benchmark at each size and saves its figures as they come."""
+def run(data: Path, sizes: Sequence[int], *, with_peers: bool, kept: Path | None = None) -> None:
+    """Runs the benchmark at each size and saves its figures as they come.
+
+    Args:
+        data: LoCoMo's folder.
+        sizes: Numbers of memories.
+        with_peers: Whether mem0 and chroma are measured too.
+        kept: Folder in which the loaded memories stay, so that a later run only measures; what a run writes stays too.
+    """
     figures: dict[str, Any] = results.load("latency") or {}
     rows: dict[str, Any] = figures.get("sizes", {})
     for size in sizes:
         texts, queries = _corpus(data, size)
-        measured: dict[str, Any] = {"loom": _measure_loom(texts, queries)}
+        folder = kept / str(size) if kept else None
+        measured: dict[str, Any] = {"loom": _measure_loom(texts, queries, folder)}
         if with_peers:
-            measured |= {peer: _measure_peer(peer, texts, queries) for peer in PEERS}
+            vectors = _vectors(texts + queries[: _WARM_UP + _TIMED], folder / "vectors.npy" if folder else None)
+            measured |= {peer: _measure_peer(peer, texts, queries, vectors) for peer in PEERS}
         rows[str(size)] = measured
         results.save("latency", {"sizes": rows})
         for system, found in measured.items():
@@ -59,13 +69,9 @@ def _corpus(data: Path, size: int) -> tuple[list[str], list[str]]:
     return texts, questions[:: max(1, len(questions) // (_TIMED + _WARM_UP))]
 
 
-def _measure_loom(texts: list[str], queries: list[str]) -> dict[str, Any]:
-    with loom() as server, Loom(server.http_url, server.token, timeout_s=120) as client:
-        stored = texts[:-_TIMED]
-        began = time.perf_counter()
-        for start in range(0, len(stored), _BATCH):
-            client.memory.set_many([MemoryInput(value=text, user_id=_USER) for text in stored[start : start + _BATCH]])
-        bulk_s = time.perf_counter() - began
+def _measure_loom(texts: list[str], queries: list[str], kept: Path | None) -> dict[str, Any]:
+    with loom(kept) as server, Loom(server.http_url, server.token, timeout_s=120) as client:
+        bulk_per_s = _load(client, texts[:-_TIMED], server.data_dir / "bulk.json")
         sets = _timed(lambda text: client.memory.set(text, user_id=_USER), texts[-_TIMED:])
         for query in queries[:_WARM_UP]:
             client.memory.search(query, user_id=_USER)
@@ -74,12 +80,29 @@ def _measure_loom(texts: list[str], queries: list[str]) -> dict[str, Any]:
         found = {
             "set": percentiles(sets),
             "search": percentiles(searches),
-            "bulk_per_s": round(len(stored) / bulk_s, 1),
+            "bulk_per_s": bulk_per_s,
             "throughput_per_s": _throughput(server, queries),
             "rss_mb": server.rss_bytes() >> 20,
             "disk_mb": server.disk_bytes() >> 20,
         }
         return found | _embedding_alone(server, texts[-_TIMED:], asked)
+
+
+def _load(client: Loom, texts: list[str], note: Path) -> float | None:
+    """Stores texts in batches where `note` does not say that they are.
+
+    Returns:
+        How many a second it took; None where `note` says that it was not measured, because other work ran beside.
+    """
+    if note.exists():
+        found: float | None = json.loads(note.read_text("utf-8"))["bulk_per_s"]
+        return found
+    began = time.perf_counter()
+    for start in track(range(0, len(texts), _BATCH), "storing", transient=True):
+        client.memory.set_many([MemoryInput(value=text, user_id=_USER) for text in texts[start : start + _BATCH]])
+    per_s = round(len(texts) / (time.perf_counter() - began), 1)
+    note.write_text(json.dumps({"bulk_per_s": per_s}), "utf-8")
+    return per_s
 
 
 def _embedding_alone(server: RunningLoom, texts: list[str], queries: list[str]) -> dict[str, Any]:
@@ -138,12 +161,12 @@ def _timed(work: Callable[[str], object], items: Sequence[str]) -> list[float]:
     return seconds
 
 
-def _measure_peer(peer: str, texts: list[str], queries: list[str]) -> dict[str, Any]:
+def _measure_peer(peer: str, texts: list[str], queries: list[str], vectors: Scores) -> dict[str, Any]:
     """Measures a peer in a process and an environment of its own; `make bench` does not need it to succeed."""
     python = _peer_environment()
     job = WORK / f"{peer}.json"
     asked = queries[: _WARM_UP + _TIMED]
-    np.save(WORK / "vectors.npy", _vectors(texts + asked))
+    np.save(WORK / "vectors.npy", vectors)
     job.write_text(json.dumps({"texts": texts, "queries": asked, "timed": _TIMED, "warm_up": _WARM_UP}), "utf-8")
     script = Path(__file__).parent / "peers.py"
     command = [str(python), str(script), peer, str(job), str(WORK / "vectors.npy")]
@@ -154,15 +177,15 @@ def _measure_peer(peer: str, texts: list[str], queries: list[str]) -> dict[str, 
     return found
 
 
-def _vectors(texts: list[str]) -> Scores:
-    """Returns the texts' vectors, made by the model that Loom just used; those of an earlier size are kept."""
-    missing = [text for text in dict.fromkeys(texts) if text not in _KNOWN]
-    if missing:
-        _KNOWN.update(zip(missing, Embedder(str(WORK / "model"))(missing), strict=True))
-    return np.stack([_KNOWN[text] for text in texts])
-
-
-_KNOWN: Final[dict[str, Scores]] = {}
+def _vectors(texts: list[str], kept: Path | None) -> Scores:
+    """Returns the texts' vectors, made by the model that Loom just used, or those that an earlier run kept."""
+    if kept is not None and kept.exists():
+        found: Scores = np.load(kept)
+        return found
+    made = Embedder(str(WORK / "model"))(texts)
+    if kept is not None:
+        np.save(kept, made)
+    return made
 
 
 def _peer_environment() -> Path:

@@ -12,8 +12,8 @@ _CATEGORIES: Final = ("single-hop", "multi-hop", "temporal", "open-domain", "adv
 _INTRODUCTION: Final = """# Benchmarks
 
 Written by `make bench` from `bench/results/`; do not edit. Machines differ and are noisy: compare figures of one run
-with each other, not with figures from elsewhere. Both benchmarks use the public API with the settings that Loom ships
-with; only the rate limits are raised, because a benchmark is one caller that sends as fast as it can.
+with each other, not with figures from elsewhere. Retrieval and latency use the public API with the settings that Loom
+ships with; only the rate limits are raised, because a benchmark is one caller that sends as fast as it can.
 """
 
 
@@ -24,6 +24,12 @@ def write() -> None:
         parts.append(_locomo(locomo))
     if latency := results.load("latency"):
         parts.append(_latency(latency))
+    if embedding := results.load("embedding"):
+        parts.append(_embedding(embedding))
+    if gates := results.load("gates"):
+        parts.append(_gates(gates))
+    if llm := results.load("llm"):
+        parts.append(_llm(llm))
     PAGE.write_text("\n".join(parts), "utf-8")
 
 
@@ -91,7 +97,7 @@ def _latency(found: dict[str, Any]) -> str:
                     _times(measured["set"]),
                     _times(measured["search"]),
                     embed,
-                    f"{measured['bulk_per_s']:,.0f}",
+                    "not measured" if measured["bulk_per_s"] is None else f"{measured['bulk_per_s']:,.0f}",
                     f"{measured['rss_mb']:,}",
                 ]
             )
@@ -103,6 +109,112 @@ def _latency(found: dict[str, Any]) -> str:
         for kind in ("set", "search")
     ]
     lines += [*_table(["memories", "call", "1", "4", "16"], rates), ""]
+    return "\n".join(lines)
+
+
+def _embedding(found: dict[str, Any]) -> str:
+    query, hit = found["query"], found["cache_hit"]
+    lines = [
+        "## The embedding service",
+        "",
+        "Times in milliseconds, of `local:minilm`. The service is called over gRPC in a process of its own, nothing is "
+        "kept between calls; the library is fastembed in the caller's process, over the same files and with its own "
+        f"defaults. Both get the same texts in turn. The service computes {found['threads']} batches at once, one "
+        "thread each.",
+        "",
+        _run_line(found["run"], "python -m bench embedding"),
+        "",
+        *_table(
+            ["texts", "service p50/p95/p99", "library p50/p95/p99", "service / library", "service texts/s", "library"],
+            [
+                [
+                    name,
+                    _times(measured["service"]),
+                    _times(measured["library"]),
+                    f"{measured['ratio']:.2f}",
+                    *(f"{measured['texts_per_s'][side]:,.0f}" for side in ("service", "library")),
+                ]
+                for name, measured in (*found["batches"].items(), ("one question", query))
+            ],
+        ),
+        "",
+        f"A question takes {query['added_ms']:.1f} ms more through the service. One that is asked again takes "
+        f"{_times(hit)} (p50/p95/p99).",
+        "",
+        "Questions of several callers at once; those that wait share batches:",
+        "",
+        *_table(
+            ["callers", "p50/p95/p99", "calls /s"],
+            [[count, _times(measured), f"{measured['per_s']:,.0f}"] for count, measured in found["callers"].items()],
+        ),
+        "",
+        "Memory of a process that embeds and nothing else, in MB:",
+        "",
+        *_table(
+            ["model", "RSS MB"],
+            [[model, "files not at hand" if mb is None else f"{mb:,}"] for model, mb in found["memory_mb"].items()],
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _gates(found: dict[str, Any]) -> str:
+    rows, cosines = [], []
+    for model, measured in found["models"].items():
+        for gate in ("duplicate", "conflict"):
+            of = measured[gate]
+            found_share = f"{measured['conflicts_found']:.3f}" if gate == "conflict" else ""
+            rows.append(
+                [model, gate, f"{of['gate']:.4f}", f"{of['precision']:.3f}", f"{of['recall']:.3f}", found_share]
+            )
+        cosines.append(
+            [model, *(", ".join(f"{value:.2f}" for value in spread) for spread in measured["cosines"].values())]
+        )
+    labels = list(next(iter(found["models"].values()))["cosines"])
+    lines = [
+        "## Gates of conflicts and duplicates",
+        "",
+        f"{found['pairs']} labelled pairs of memories (`bench/data/gates.tsv`), none of them among those that "
+        "thresholds are measured with, against the gates that [calibration](operations/thresholds.md) gives each local "
+        "model at hand. The gate of duplicates should pass what says the same; that of conflicts what speaks of the "
+        "same fact, agreeing or not, because a cosine cannot tell a contradiction from a repetition. The last column "
+        "is the share of the contradictions alone that pass it.",
+        "",
+        _run_line(found["run"], "python -m bench gates"),
+        "",
+        *_table(["model", "gate", "cosine", "precision", "recall", "contradictions found"], rows),
+        "",
+        "Cosines of the pairs, 5th, 50th and 95th percentile:",
+        "",
+        *_table(["model", *labels], cosines),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _llm(found: dict[str, Any]) -> str:
+    rows = [
+        [name, _times(found[key]["sdk"]), _times(found[key]["loom"]), f"{found[key]['overhead_p50_ms']:.1f}"]
+        for name, key in (("whole answer", "unary"), ("first token of a stream", "first_token"))
+    ]
+    streams = found["streams"]
+    lines = [
+        "## Calls to models",
+        "",
+        "Times in milliseconds. The provider is a stand-in on the same machine that answers at once; it is asked "
+        "through its own SDK, and through the llm service over gRPC, in turn. What Loom adds is the difference of the "
+        "medians.",
+        "",
+        _run_line(found["run"], "python -m bench llm"),
+        "",
+        *_table(["call", "SDK p50/p95/p99", "Loom p50/p95/p99", "Loom adds at p50"], rows),
+        "",
+        f"An answer from Loom's own cache takes {_times(found['cache_hit'])}. {streams['streams']} streams at once, "
+        f"{streams['open_at_once']} of them open: {streams['threads_before']} threads in Loom's process before, "
+        f"{streams['threads_during']} meanwhile; first token {_times(streams['first_token'])}.",
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,8 @@ class RunningLoom:
     token: str
     pid: int
     data_dir: Path
+    grpc: Mapping[str, str]
+    """Address of each service."""
 
     def rss_bytes(self) -> int:
         """Returns the memory that the process and its children hold."""
@@ -53,17 +55,38 @@ class RunningLoom:
 
 
 @contextmanager
-def loom() -> Iterator[RunningLoom]:
-    """Starts `loom up` on a fresh data directory and stops it afterwards."""
-    with tempfile.TemporaryDirectory(prefix="loom-bench-", ignore_cleanup_errors=True) as folder:
-        data_dir = Path(folder)
+def loom(
+    kept: Path | None = None, *, processes: bool = False, variables: Mapping[str, str] | None = None
+) -> Iterator[RunningLoom]:
+    """Starts `loom up` and stops it afterwards, on the data directory `kept`, else on one that is removed.
+
+    Args:
+        kept: Data directory that outlives the run.
+        processes: Whether each service has a process of its own.
+        variables: Settings beside the defaults.
+    """
+    with ExitStack() as stack:
+        if kept is None:
+            fresh = tempfile.TemporaryDirectory(prefix="loom-bench-", ignore_cleanup_errors=True)
+            data_dir = Path(stack.enter_context(fresh))
+        else:
+            data_dir = kept
+            data_dir.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOM_")}
         # A benchmark sends as fast as it can; the limits of a shared deployment are not what it measures.
         environment |= {f"LOOM_RATE_LIMIT_{name}_PER_S": "100000" for name in ("DEFAULT", "WRITE", "SEARCH")}
+        environment |= variables or {}
         with (data_dir / "loom.log").open("w") as log:
-            process = subprocess.Popen(
-                [_LOOM, "up", "--data-dir", folder, "--port", "0"], env=environment, stdout=log, stderr=log
-            )
+            command = [
+                str(_LOOM),
+                "up",
+                "--data-dir",
+                str(data_dir),
+                "--port",
+                "0",
+                *(["--processes"] if processes else []),
+            ]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             try:
                 yield _wait(process, data_dir)
             finally:
@@ -77,7 +100,9 @@ def _wait(process: "subprocess.Popen[bytes]", data_dir: Path) -> RunningLoom:
         try:
             run = json.loads((data_dir / "run.json").read_text())
         except FileNotFoundError:
+            run = {}
+        if run.get("pid") != process.pid:  # a kept directory may hold that of a Loom which was killed
             time.sleep(0.1)
             continue
-        return RunningLoom(run["http_url"], run["token"], run["pid"], data_dir)
+        return RunningLoom(run["http_url"], run["token"], run["pid"], data_dir, run["grpc"])
     sys.exit("bench: Loom did not start:\n" + (data_dir / "loom.log").read_text()[-4000:])
