@@ -24,7 +24,7 @@ from bench.references import Embedder, Scores
 from bench.server import WORK, RunningLoom, loom
 from loom_client import Loom, LoomError, MemoryInput
 
-PEERS: Final = ("mem0", "chroma")
+PEERS: Final = ("chroma", "mem0")
 
 _TIMED: Final = 200
 _WARM_UP: Final = 20
@@ -49,13 +49,19 @@ def run(data: Path, sizes: Sequence[int], *, with_peers: bool, kept: Path | None
         texts, queries = _corpus(data, size)
         folder = kept / str(size) if kept else None
         measured: dict[str, Any] = {"loom": _measure_loom(texts, queries, folder)}
+        _save(rows, size, measured)
         if with_peers:
             vectors = _vectors(texts + queries[: _WARM_UP + _TIMED], folder / "vectors.npy" if folder else None)
-            measured |= {peer: _measure_peer(peer, texts, queries, vectors) for peer in PEERS}
-        rows[str(size)] = measured
-        results.save("latency", {"sizes": rows})
-        for system, found in measured.items():
-            print(size, system, json.dumps(found))
+            for peer in PEERS:
+                measured[peer] = _measure_peer(peer, texts, queries, vectors)
+                _save(rows, size, measured)
+
+
+def _save(rows: dict[str, Any], size: int, measured: dict[str, Any]) -> None:
+    rows[str(size)] = measured
+    results.save("latency", {"sizes": rows})
+    system, found = list(measured.items())[-1]
+    print(size, system, json.dumps(found), flush=True)
 
 
 def _corpus(data: Path, size: int) -> tuple[list[str], list[str]]:
