@@ -19,7 +19,7 @@ from loom_common.settings import (
 )
 from loom_embedding.domain.embedder import GEMINI, OPENAI
 
-# Source: chosen; more threads gain little for batches of this size and take processors from everything else.
+# Source: chosen; each takes a processor from everything else that runs here.
 _MOST_THREADS: Final = 4
 
 _GEMINI_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"

@@ -27,7 +27,8 @@ POOL_SIZE = 60
 """Rows to take from each leg. Source: as `CUE`; 50 to 200 within .005 of recall@10, and each row costs time."""
 
 SEED_COUNT = 16
-"""Best rows whose session neighbours are worth reading. Source: as `CUE`; 12 to 40 within .006 of recall@10."""
+"""Best rows whose session neighbours are worth reading. Source: measured on half of LoCoMo, 2026-11-30:
+12, 16 and 20 gave recall@10 of .773, .778 and .777."""
 
 WINDOW = 5
 """Turns before and after a row that are its surroundings. Source: as `CUE`; 3 and 8 alike."""
@@ -125,7 +126,7 @@ class Ranked:
 def seeds(found: Sequence[Found]) -> list[tuple[str, ...]]:
     """Returns the `SEED_COUNT` rows whose session neighbours (`WINDOW` each way) are worth reading, best first.
 
-    By the legs alone, so that rows need not be read for it: the cues changed recall@10 by less than .005.
+    By the legs alone, so that rows need not be read for it: chosen with the cues, 12 rows gave .779 where 16 give .778.
     """
     unknown = min((each.cosine for each in found if each.cosine is not None), default=0.0)
     worth = {
