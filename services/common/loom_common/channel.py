@@ -11,6 +11,7 @@ from loom_common import headers
 from loom_common.attribution import ATTRIBUTION_KEY
 from loom_common.auth.service_credentials import ServiceKey
 from loom_common.call import Call, current
+from loom_common.direct_channel import DirectChannel, Invoke
 from loom_common.errors import BackendUnavailable, Cancelled, DeadlineExceeded, from_rpc_error
 from loom_common.outgoing import Outgoing
 from loom_common.usage import usage_from_metadata
@@ -48,12 +49,12 @@ def open_channel(
     """
     preparation = _Preparation(service_key, deadline_s)
     interceptors: Sequence[grpc.aio.ClientInterceptor] = [
-        _UnaryUnary(preparation),
         _UnaryStream(preparation),
         _StreamUnary(preparation),
         _StreamStream(preparation),
     ]
-    return grpc.aio.insecure_channel(addr, options=_options(max_message_bytes), interceptors=interceptors)
+    below = grpc.aio.insecure_channel(addr, options=_options(max_message_bytes), interceptors=interceptors)
+    return DirectChannel(below, preparation.called)
 
 
 def _options(max_message_bytes: int) -> list[tuple[str, str | int]]:
@@ -84,21 +85,35 @@ class _Preparation:
         self._service_key = service_key
         self._deadline_s = deadline_s
 
+    async def called(
+        self, method: str, invoke: Invoke, request: Any, stated_s: float | None, metadata: Any, rest: dict[str, Any]
+    ) -> Any:
+        """Makes one unary call; see `direct_channel.Around`."""
+        with Outgoing(method) as seen:
+            timeout_s, pairs = self._filled(stated_s, metadata, seen, streams=False)
+            call = invoke(request, timeout=timeout_s, metadata=pairs, **rest)
+            return await _answer(call)
+
     def prepared(self, details: _Details, seen: Outgoing, *, streams: bool) -> _Details:
         """Returns the details with deadline and metadata filled in.
 
         Raises:
             DeadlineExceeded: The caller's time has run out already.
         """
-        call = current()
-        stated = _as_pairs(details.metadata)
-        names = {key for key, _ in stated}
-        added = [(key, value) for key, value in self._metadata_of(call, seen) if key not in names]
-        metadata = grpc.aio.Metadata(*stated, *added)
+        timeout_s, metadata = self._filled(details.timeout, details.metadata, seen, streams=streams)
         # Everything else, such as grpc's handle of the method, stays.
         return details._replace(  # type: ignore[attr-defined,no-any-return]  # a named tuple that the stub does not show
-            timeout=self._timeout_s(details.timeout, call, streams=streams), metadata=metadata
+            timeout=timeout_s, metadata=grpc.aio.Metadata(*metadata)
         )
+
+    def _filled(
+        self, stated_s: float | None, metadata: Any, seen: Outgoing, *, streams: bool
+    ) -> tuple[float | None, list[tuple[str, str | bytes]]]:
+        call = current()
+        stated = _as_pairs(metadata)
+        names = {key for key, _ in stated}
+        added = [(key, value) for key, value in self._metadata_of(call, seen) if key not in names]
+        return self._timeout_s(stated_s, call, streams=streams), stated + added
 
     def _timeout_s(self, stated_s: float | None, call: Call, *, streams: bool) -> float | None:
         limits = [] if stated_s is None else [stated_s]
@@ -125,14 +140,14 @@ class _Preparation:
                 yield ATTRIBUTION_KEY, call.attribution.to_bytes()
 
 
-async def _answered(call: Any) -> Any:
-    """Waits for the answer of a call that gives one; returns the call."""
+async def _answer(call: Any) -> Any:
+    """Waits for the answer of a call that gives one, and returns it."""
     try:
-        await call
+        answer = await call
     except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
         _raise_translated(error)
     _take_usage(await call.trailing_metadata())
-    return call
+    return answer
 
 
 async def _streamed(call: Any, seen: Outgoing) -> AsyncIterator[Any]:
@@ -171,16 +186,6 @@ def _as_pairs(metadata: Any) -> list[tuple[str, str | bytes]]:
     return [(str(key), value) for key, value in metadata or ()]
 
 
-class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):
-    def __init__(self, preparation: _Preparation) -> None:
-        self._preparation = preparation
-
-    async def intercept_unary_unary(self, continuation: _Continuation, details: _Details, request: Any) -> Any:
-        with Outgoing(details.method) as seen:
-            call = await continuation(self._preparation.prepared(details, seen, streams=False), request)
-            return await _answered(call)
-
-
 class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):
     def __init__(self, preparation: _Preparation) -> None:
         self._preparation = preparation
@@ -198,7 +203,8 @@ class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):
     async def intercept_stream_unary(self, continuation: _Continuation, details: _Details, requests: _Requests) -> Any:
         with Outgoing(details.method) as seen:
             call = await continuation(self._preparation.prepared(details, seen, streams=False), requests)
-            return await _answered(call)
+            await _answer(call)
+            return call
 
 
 class _StreamStream(grpc.aio.StreamStreamClientInterceptor):

@@ -26,7 +26,7 @@ from loom_common.interceptors.errors import ErrorInterceptor
 from loom_common.interceptors.ledger import LedgerInterceptor
 from loom_common.interceptors.limits import ConcurrencyInterceptor, RateLimitInterceptor
 from loom_common.interceptors.metrics import MetricsInterceptor
-from loom_common.interceptors.rpc import OpeningInterceptor
+from loom_common.interceptors.rpc import Chain, OpeningInterceptor
 from loom_common.interceptors.trace import TraceInterceptor
 from loom_common.interceptors.validation import ValidationInterceptor
 from loom_common.ledger import LedgerSink
@@ -170,7 +170,7 @@ def _build_server(
     status: StatusSource,
 ) -> grpc.aio.Server:
     server = grpc.aio.server(
-        interceptors=_interceptors(spec, settings, deps), options=_options(settings.grpc_max_message_bytes)
+        interceptors=[_interceptors(spec, settings, deps)], options=_options(settings.grpc_max_message_bytes)
     )
     for service in spec.services:
         service.add(service.servicer, server)
@@ -182,27 +182,29 @@ def _build_server(
     return server
 
 
-def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps) -> list[grpc.aio.ServerInterceptor]:
-    """Returns what stands around each call, outermost first."""
+def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps) -> Chain:
+    """Returns what stands around each call."""
     rates_per_s = {
         "default": settings.rate_limit_default_per_s,
         "write": settings.rate_limit_write_per_s,
         "search": settings.rate_limit_search_per_s,
         "identity": settings.rate_limit_identity_per_s,
     }
-    return [
-        OpeningInterceptor(),
-        TraceInterceptor(),
-        MetricsInterceptor(spec.name),
-        AccessLogInterceptor(),
-        *([LedgerInterceptor(deps.ledger, spec.name)] if deps.ledger is not None else []),
-        ErrorInterceptor(),
-        ConcurrencyInterceptor(settings.grpc_max_concurrent_calls),
-        AuthInterceptor(deps.verifier, deps.keyring, deps.directory),
-        RateLimitInterceptor(RateLimiter(rates_per_s)),
-        ValidationInterceptor(),
-        DeadlineInterceptor(settings.grpc_max_call_s),
-    ]
+    return Chain(
+        [
+            OpeningInterceptor(),
+            TraceInterceptor(),
+            MetricsInterceptor(spec.name),
+            AccessLogInterceptor(),
+            *([LedgerInterceptor(deps.ledger, spec.name)] if deps.ledger is not None else []),
+            ErrorInterceptor(),
+            ConcurrencyInterceptor(settings.grpc_max_concurrent_calls),
+            AuthInterceptor(deps.verifier, deps.keyring, deps.directory),
+            RateLimitInterceptor(RateLimiter(rates_per_s)),
+            ValidationInterceptor(),
+            DeadlineInterceptor(settings.grpc_max_call_s),
+        ]
+    )
 
 
 def _options(max_message_bytes: int) -> list[tuple[str, int]]:

@@ -40,7 +40,7 @@ class Usage:
     """Tokens of `model` alone. Decides between models of equal cost, such as free ones."""
 
     def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self))
+        return self != _NOTHING
 
     def merge(self, other: "Usage") -> None:
         """Adds what another call spent; the model that cost more stays named, of equal ones that with more tokens."""
@@ -90,6 +90,8 @@ class Usage:
         usage.model = model[:_MAX_MODEL_CHARS]
         return usage
 
+
+_NOTHING: Final = Usage()
 
 _SUMMED: Final = (
     "embedding_tokens",

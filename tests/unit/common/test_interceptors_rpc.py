@@ -13,7 +13,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from loom_common.call import current
 from loom_common.errors import Conflict, InvalidArgument
 from loom_common.interceptors.errors import ErrorInterceptor
-from loom_common.interceptors.rpc import OpeningInterceptor, Rpc, RpcInterceptor, Unparsable
+from loom_common.interceptors.rpc import Chain, Handler, OpeningInterceptor, Rpc, RpcInterceptor, Unparsable
 
 
 class Recorder(RpcInterceptor):
@@ -23,8 +23,13 @@ class Recorder(RpcInterceptor):
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
+        self.wraps = 0
         self.events: list[str] = []
         self.left = asyncio.Event()
+
+    def wrapped(self, method: str, handler: Handler) -> Handler:
+        self.wraps += 1
+        return super().wrapped(method, handler)
 
     @contextlib.asynccontextmanager
     async def around(self, rpc: Rpc) -> AsyncIterator[None]:
@@ -87,7 +92,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 async def channel(recorder: Recorder) -> AsyncIterator[grpc.aio.Channel]:
     inner = Recorder(strict=True)
-    server = grpc.aio.server(interceptors=[OpeningInterceptor(), recorder, ErrorInterceptor(), inner])
+    server = grpc.aio.server(interceptors=[Chain([OpeningInterceptor(), recorder, ErrorInterceptor(), inner])])
     handlers = {
         name: make(behavior, StringValue.FromString, StringValue.SerializeToString)  # type: ignore[operator]
         for name, (make, behavior) in HANDLERS.items()
@@ -133,6 +138,14 @@ async def test_each_kind_is_answered_and_seen_once(channel: grpc.aio.Channel, re
     recorder.events.clear()
     assert [letter.value async for letter in method(channel, "StreamStream")(sent("a", "b"))] == ["A", "B"]
     assert recorder.events == ["enter", "a", "b", "leave ok"]
+
+
+async def test_a_handler_is_wrapped_at_its_first_call_alone(channel: grpc.aio.Channel, recorder: Recorder) -> None:
+    for _ in range(2):
+        await method(channel, "UnaryUnary")(StringValue(value="a"))
+    assert recorder.wraps == 1
+    assert [letter.value async for letter in method(channel, "UnaryStream")(StringValue(value="a"))] == ["a"]
+    assert recorder.wraps == 2
 
 
 @pytest.mark.parametrize("name", ["StreamUnary", "StreamStream"])

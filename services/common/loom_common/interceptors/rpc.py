@@ -8,8 +8,7 @@ import contextlib
 import inspect
 import re
 import time
-from abc import ABC
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -51,6 +50,8 @@ class Rpc:
     """What the service itself sees of the call."""
     context: ServicerContext
     """gRPC's own view."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Metadata that is text; of a repeated key the first value."""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When it came in."""
     started_s: float = field(default_factory=time.monotonic)
@@ -63,13 +64,6 @@ class Rpc:
     """First request message, once one was read."""
     response: Message | None = None
     """Response message of a call that answers one."""
-
-    def header(self, name: str) -> str | None:
-        """Returns the first text value of a metadata key."""
-        for key, value in self.context.invocation_metadata() or ():
-            if key == name and isinstance(value, str):
-                return value
-        return None
 
     def status_code(self) -> grpc.StatusCode:
         """Returns the gRPC status that it ends with, as far as that is decided."""
@@ -94,7 +88,7 @@ class Unparsable:
 _RPC: ContextVar[Rpc | None] = ContextVar("loom_rpc", default=None)
 
 
-class RpcInterceptor(ABC, grpc.aio.ServerInterceptor):
+class RpcInterceptor:
     """Stands around every RPC of a server, of all four kinds."""
 
     contract_only = True
@@ -107,13 +101,9 @@ class RpcInterceptor(ABC, grpc.aio.ServerInterceptor):
     async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
         """Looks at one request message before the service does."""
 
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> "Handler | None":
-        """Wraps the handler of a method; a method that nobody serves is left to gRPC, which answers UNIMPLEMENTED."""
-        handler = await continuation(handler_call_details)
-        method = _text(handler_call_details.method)
-        if handler is None or (self.contract_only and op_by_method(method) is None):
+    def wrapped(self, method: str, handler: Handler) -> Handler:
+        """Returns the handler of a method with this around it."""
+        if self.contract_only and op_by_method(method) is None:
             return handler
         inner = one_shape(handler)
         sees_requests = type(self).on_request is not RpcInterceptor.on_request
@@ -150,13 +140,9 @@ class OpeningInterceptor(RpcInterceptor):
 
     contract_only = False
 
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> "Handler | None":
-        """See `RpcInterceptor.intercept_service`."""
-        handler = await super().intercept_service(continuation, handler_call_details)
-        if handler is None:
-            return None
+    def wrapped(self, method: str, handler: Handler) -> Handler:
+        """See `RpcInterceptor.wrapped`."""
+        handler = super().wrapped(method, handler)
         return with_deserializer(handler, _forgiving(handler.request_deserializer))
 
     @contextlib.asynccontextmanager
@@ -178,15 +164,48 @@ class OpeningInterceptor(RpcInterceptor):
         op = op_by_method(method)
         left_s = context.time_remaining()
         call = Call(op=op.name if op else "", deadline=None if left_s is None else time.monotonic() + left_s)
-        rpc = Rpc(method, op, call, context)
+        rpc = Rpc(method, op, call, context, _texts(context))
         call.request_id = _request_id(rpc)
         return rpc
+
+
+class Chain(grpc.aio.ServerInterceptor):
+    """What gRPC is given: all interceptors as one, put around each handler once and not again at each call."""
+
+    def __init__(self, interceptors: Sequence[RpcInterceptor]) -> None:
+        """Takes what stands around each call, outermost first."""
+        self._interceptors = tuple(interceptors)
+        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> "Handler | None":
+        """Wraps the handler of a method; a method that nobody serves is left to gRPC, which answers UNIMPLEMENTED."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = _text(handler_call_details.method)
+        bare, wrapped = self._wrapped.get(method, (None, handler))
+        if bare is not handler:
+            wrapped = handler
+            for interceptor in reversed(self._interceptors):
+                wrapped = interceptor.wrapped(method, wrapped)
+            self._wrapped[method] = handler, wrapped
+        return wrapped
+
+
+def _texts(context: ServicerContext) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in context.invocation_metadata() or ():
+        if isinstance(value, str):
+            found.setdefault(key, value)
+    return found
 
 
 def _request_id(rpc: Rpc) -> str:
     # Only services pass an identifier on; from outside it could name another's call. The credential is checked later:
     # until then the identifier is in the logs alone.
-    given = rpc.header(headers.REQUEST_ID) if rpc.header(headers.SERVICE) is not None else None
+    given = rpc.headers.get(headers.REQUEST_ID) if headers.SERVICE in rpc.headers else None
     return given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
 
 

@@ -5,7 +5,7 @@ write for themselves (gRPC's own health service does) and leaves spans open when
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Final
 
 from opentelemetry import propagate, trace
@@ -27,7 +27,7 @@ class TraceInterceptor(RpcInterceptor):
     @contextlib.asynccontextmanager
     async def around(self, rpc: Rpc) -> AsyncIterator[None]:
         """See `RpcInterceptor.around`."""
-        token = attach(propagate.extract(_carrier(rpc)))
+        token = attach(propagate.extract(rpc.headers))
         service, _, name = rpc.method[1:].rpartition("/")
         attributes = {
             "rpc.system": "grpc",
@@ -59,7 +59,3 @@ def _close(span: trace.Span, rpc: Rpc) -> None:
         span.set_attribute("loom.reason", rpc.outcome)
     if number in _FAULTS:
         span.set_status(trace.StatusCode.ERROR, rpc.outcome)
-
-
-def _carrier(rpc: Rpc) -> Mapping[str, str]:
-    return {key: value for key, value in rpc.context.invocation_metadata() or () if isinstance(value, str)}
