@@ -18,7 +18,7 @@ from loom_common.clock import Clock, SystemClock
 from loom_common.errors import AuthInsufficient, InvalidArgument, MalformedRequest, Unauthenticated
 from loom_common.interceptors.errors import require_parsed
 from loom_common.interceptors.rpc import Rpc, RpcInterceptor, Unparsable
-from loom_common.ops import OpSpec
+from loom_common.ops import OpRole, OpSpec
 
 # Balancers ask for health and people for the contract before they hold a token; neither tells of any tenant.
 _OPEN_PREFIXES: Final = ("/grpc.health.v1.", "/grpc.reflection.")
@@ -60,7 +60,7 @@ class AuthInterceptor(RpcInterceptor):
             if call.attribution is not None and call.attribution.org:
                 call.scope = Scope(call.attribution.org, call.attribution.namespace or NO_NAMESPACE)
             return
-        address = address_of(message, rpc.header(headers.NAMESPACE))
+        address = address_of(message, rpc.headers.get(headers.NAMESPACE))
         if call.claims is None and call.peer_service == OPERATOR:
             call.claims = operator_claims(address.org, self._clock.now().timestamp())
         if call.claims is None:
@@ -70,11 +70,11 @@ class AuthInterceptor(RpcInterceptor):
 
     def _authenticate(self, rpc: Rpc) -> None:
         call = rpc.call
-        credential = rpc.header(headers.SERVICE)
+        credential = rpc.headers.get(headers.SERVICE)
         if credential is not None:
             call.peer_service = self._keyring.verify(credential)
             call.attribution = _sent_attribution(rpc)
-        token = _bearer(rpc.header(headers.AUTHORIZATION))
+        token = _bearer(rpc.headers.get(headers.AUTHORIZATION))
         if token is not None:
             call.claims = self._verifier.verify(token)
             call.token = token
@@ -126,7 +126,7 @@ def _bearer(header: str | None) -> str | None:
 
 
 def _bounded(rpc: Rpc, header: str) -> str | None:
-    value = rpc.header(header)
+    value = rpc.headers.get(header)
     if value is not None and len(value) > _MAX_HEADER:
         raise InvalidArgument.of(header, f"must be at most {_MAX_HEADER} characters")
     return value or None
