@@ -245,21 +245,26 @@ async def test_anthropic_tells_the_size_of_the_prompt_at_the_begin(
 
 @BOTH
 @pytest.mark.parametrize(
-    ("fault", "kinds"),
+    ("fault", "kinds", "timeout_s"),
     [
-        (Fault.CUT, {FailureKind.CONNECTION}),
-        (Fault.HALF_BODY, {FailureKind.CONNECTION, FailureKind.MALFORMED}),
-        (Fault.STALL, {FailureKind.TIMEOUT}),
+        (Fault.CUT, {FailureKind.CONNECTION}, 30),
+        (Fault.HALF_BODY, {FailureKind.CONNECTION, FailureKind.MALFORMED}, 30),
+        (Fault.STALL, {FailureKind.TIMEOUT}, 1),
     ],
 )
 async def test_a_stream_that_breaks_off_fails_after_what_it_showed(
-    provider: str, fault: Fault, kinds: set[FailureKind], stand_in: ProviderStandIn, make_client: MakeClient
+    provider: str,
+    fault: Fault,
+    kinds: set[FailureKind],
+    timeout_s: float,
+    stand_in: ProviderStandIn,
+    make_client: MakeClient,
 ) -> None:
     stand_in.script(Reply(events=events(provider, "one two three")[:-3], fault=fault))
     seen: list[str] = []
 
     async def listen() -> None:
-        async for delta in make_client(provider, timeout_s=0.2).chat(QUESTION):
+        async for delta in make_client(provider, timeout_s=timeout_s).chat(QUESTION):
             seen.append(delta.text)  # noqa: PERF401 - what came before the failure is what is looked at
 
     with pytest.raises(ProviderError) as caught:
