@@ -1,8 +1,9 @@
 """Whom a call's own calls to models are for; sent between services beside a service credential."""
 
 import json
+import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
@@ -10,6 +11,8 @@ ATTRIBUTION_KEY: Final = "loom-attribution-bin"
 
 _MAX_BYTES: Final = 4096
 _MAX_CHARS: Final = 256
+# NUL, and halves of characters, which no header and no table can hold.
+_UNSENDABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 _TEXTS: Final = ("org", "namespace", "subject", "user_id", "feature", "run_id")
 
 
@@ -47,7 +50,7 @@ class Attribution:
 
     def to_bytes(self) -> bytes:
         """Returns the value of the metadata `loom-attribution-bin`: JSON, empty values left out."""
-        held = {key: value for key, value in asdict(self).items() if value}
+        held = {name: value for name in self.__slots__ if (value := getattr(self, name))}
         return json.dumps(held, separators=(",", ":")).encode()
 
     @classmethod
@@ -90,6 +93,6 @@ def attribution_from_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> At
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"the attribution's {name} is not text")
-    if len(value) > _MAX_CHARS or "\x00" in value:
+    if len(value) > _MAX_CHARS or _UNSENDABLE.search(value):
         raise ValueError(f"the attribution's {name} is not allowed")
     return value

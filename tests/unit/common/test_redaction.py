@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from loom_common import redaction
 from loom_common.redaction import MAX_VALUE_CHARS, SECRET, is_sensitive, scrub, scrub_lines, scrub_value
 
 JWT = "eyJhbGciOiJFZERTQSIsImtpZCI6IjEifQ.eyJzdWIiOiJhQGIuYyJ9.c2lnbmF0dXJlLWJ5dGVz"
@@ -104,3 +105,44 @@ def test_any_text_comes_out_as_one_encodable_line(text):
     shown = scrub(text)
     shown.encode("utf-8")
     assert len(shown.splitlines()) <= 1
+
+
+# Pieces of secrets, in the cases and scripts that patterns without regard to case match too.
+_PIECES = (
+    *("-----BEGIN ", "PRIVATE KEY-----", "eyJ", "abcdefghijklmnopqrstuvwxyz", "0123456789ABCDEF", "Bearer ", "BASIC "),
+    *(
+        "sk-",
+        "PK_",
+        "\u212a-",
+        "\u017fecret",
+        "ghp_",
+        "github_pat_",
+        "xoxb-",
+        "AIza",
+        "ASIA",
+        "hf_",
+        "://",
+        ":",
+        "@",
+        "=",
+    ),
+    *(
+        '"d"',
+        "'d'",
+        "x-loom-service",
+        "Authorization",
+        "set-cookie",
+        "api_key",
+        "passwd",
+        "token",
+        "JWT",
+        "private-key",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=3), max_size=8))
+def test_no_rule_finds_anything_in_a_text_that_is_passed_over(parts):
+    text = "".join(parts)
+    if not redaction._SUSPECT.search(text):
+        assert [rule for rule in redaction._RULES if rule.pattern.search(text)] == []
