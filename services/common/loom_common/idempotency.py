@@ -7,12 +7,18 @@ One call runs under a key at a time. Where this process has the store to itself 
 short hold does, renewed while the call runs, so that a call whose process was killed can be sent again within seconds.
 """
 
+import hashlib
+import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from google.protobuf.message import Message
+from pydantic import JsonValue
+
+from loom_common.call import current
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
 from loom_common.clock import Clock, MonotonicVersions, SystemClock
 from loom_common.conditional_writes import Claims, claim_name
@@ -59,6 +65,26 @@ class KeyedRequest:
     op: str
     key: str
     digest: str
+
+
+def keyed_request(request: Message, *bounds: JsonValue) -> KeyedRequest | None:
+    """Returns the running call's request under the key that it named; None where it named none.
+
+    Args:
+        request: The call's body.
+        bounds: What else decides what the body means, so that a call that differs there is another request.
+    """
+    call = current()
+    if not call.idempotency_key or call.claims is None:
+        return None
+    namespace = call.scope.namespace if call.scope else ""
+    return KeyedRequest(
+        org=call.claims.org,
+        subject=json.dumps([call.claims.sub, namespace, *bounds]),
+        op=call.op,
+        key=call.idempotency_key,
+        digest=hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest(),
+    )
 
 
 class IdempotencyKeys:

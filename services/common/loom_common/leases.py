@@ -79,13 +79,14 @@ class _Tenure:
 class Lease:
     """One tenure of a name."""
 
-    def __init__(self, leases: "Leases", name: str, fence: int, ttl_s: float) -> None:
+    def __init__(self, leases: "Leases", name: str, fence: int, ttl_s: float, holder: str) -> None:
         self._leases = leases
         self._version = 1
         self._lock = asyncio.Lock()
         self.name = name
         self.fence = fence
         self.ttl_s = ttl_s
+        self.holder = holder
 
     async def renew(self) -> None:
         """Starts the lease's time again.
@@ -128,13 +129,47 @@ class Leases:
         self._claims = Claims(ch, service)
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{new_id()}"
 
-    async def acquire(self, name: str, ttl_s: float) -> Lease | None:
-        """Takes the lease for `ttl_s` seconds, or returns None when another has it or takes it now."""
+    async def acquire(self, name: str, ttl_s: float, *, note: str = "") -> Lease | None:
+        """Takes the lease for `ttl_s` seconds, or returns None when another has it or takes it now.
+
+        Who takes it sees to its end; `taken` does.
+
+        Args:
+            name: The lease.
+            ttl_s: Time after which it runs out, unless it is renewed.
+            note: Stands beside the holder, for people whom `holder_of` tells.
+        """
         try:
             async with self._claims.hold(claim_name("lease", name), hold_s=_TAKE_HOLD_S, wait_s=_TAKE_WAIT_S) as hold:
-                return await self._take(hold, name, ttl_s)
+                return await self._take(hold, name, ttl_s, f"{self.holder} {note}".strip())
         except Conflict:
             return None
+
+    @asynccontextmanager
+    async def taken(
+        self, name: str, ttl_s: float, *, wait_s: float = 0.0, renewed: bool = False, note: str = ""
+    ) -> AsyncIterator[Lease | None]:
+        """Has the lease for the block and ends it behind; None where another has it.
+
+        Args:
+            name: The lease.
+            ttl_s: See `acquire`.
+            wait_s: How long to wait while another has it.
+            renewed: Whether it is renewed while the block runs; otherwise the block does that, or is shorter.
+            note: See `acquire`.
+        """
+        lease = await self._wait(name, ttl_s, wait_s, note)
+        renewing = asyncio.create_task(self._keep(lease)) if renewed and lease is not None else None
+        try:
+            yield lease
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await renewing
+            if lease is not None:
+                with suppress(LoomError):
+                    await lease.release()
 
     @asynccontextmanager
     async def held(self, name: str, ttl_s: float, *, wait_s: float) -> AsyncIterator[Lease]:
@@ -143,16 +178,14 @@ class Leases:
         Raises:
             BackendUnavailable: Another held it all the time.
         """
-        lease = await self._wait(name, ttl_s, wait_s)
-        renewing = asyncio.create_task(self._keep(lease))
-        try:
+        async with self.taken(name, ttl_s, wait_s=wait_s, renewed=True) as lease:
+            if lease is None:
+                raise BackendUnavailable("Another process holds what this one needs; try again shortly.")
             yield lease
-        finally:
-            renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
-            with suppress(LoomError):
-                await lease.release()
+
+    async def holder_of(self, name: str) -> str | None:
+        """Returns who has the lease now, and what they noted beside it; None where nobody has."""
+        return next((tenure.holder for tenure in await self._tenures(name) if not tenure.free), None)
 
     async def renew(self, lease: Lease, version: int) -> None:
         """See `Lease.renew`."""
@@ -167,16 +200,16 @@ class Leases:
 
     async def release(self, lease: Lease, version: int) -> None:
         """See `Lease.release`."""
-        await self._ch.command(_RELEASE, {**self._key(lease), "holder": self.holder, "version": version})
+        await self._ch.command(_RELEASE, {**self._key(lease), "holder": lease.holder, "version": version})
 
-    async def _take(self, hold: Hold, name: str, ttl_s: float) -> Lease | None:
+    async def _take(self, hold: Hold, name: str, ttl_s: float, holder: str) -> Lease | None:
         before = next(iter(await self._tenures(name)), None)
         if before is not None and not before.free:
             return None
         fence = hold.version_after(before.fence if before else 0)
-        lease = Lease(self, name, fence, ttl_s)
+        lease = Lease(self, name, fence, ttl_s, holder)
         await self._ch.command(
-            _TAKE, {**self._key(lease), "holder": self.holder, "ttl_ms": round(ttl_s * 1000), "version": 1}
+            _TAKE, {**self._key(lease), "holder": holder, "ttl_ms": round(ttl_s * 1000), "version": 1}
         )
         try:
             await hold.confirm()
@@ -191,12 +224,12 @@ class Leases:
             return None
         return lease
 
-    async def _wait(self, name: str, ttl_s: float, wait_s: float) -> Lease:
+    async def _wait(self, name: str, ttl_s: float, wait_s: float, note: str) -> Lease | None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        while (lease := await self.acquire(name, ttl_s)) is None:
+        while (lease := await self.acquire(name, ttl_s, note=note)) is None:
             if loop.time() >= deadline:
-                raise BackendUnavailable("Another process holds what this one needs; try again shortly.")
+                return None
             await asyncio.sleep(_RETRY_S)
         return lease
 

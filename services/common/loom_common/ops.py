@@ -20,7 +20,7 @@ from loom.assistant.v1 import assistant_pb2
 from loom.common.v1 import op_pb2
 from loom.common.v1 import status_pb2 as common_status_pb2
 from loom.embedding.v1 import calibration_pb2, embedding_pb2
-from loom.identity.v1 import directory_pb2, identity_pb2
+from loom.identity.v1 import access_pb2, directory_pb2, identity_pb2, secrets_pb2, sign_in_pb2
 from loom.insights.v1 import ledger_pb2, usage_pb2
 from loom.llm.v1 import llm_pb2
 from loom.memory.v1 import maintenance_pb2, memory_pb2, search_pb2
@@ -37,7 +37,10 @@ CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     ledger_pb2.DESCRIPTOR,
     assistant_pb2.DESCRIPTOR,
     identity_pb2.DESCRIPTOR,
+    access_pb2.DESCRIPTOR,
     directory_pb2.DESCRIPTOR,
+    secrets_pb2.DESCRIPTOR,
+    sign_in_pb2.DESCRIPTOR,
     common_status_pb2.DESCRIPTOR,
 )
 """Every file of the contract that declares a service."""
@@ -54,6 +57,7 @@ class OpRole(StrEnum):
     ORG_ADMIN = "org_admin"
     NONE = "none"
     INTERNAL = "internal"
+    OPEN = "open"
 
 
 class Toolset(StrEnum):

@@ -80,7 +80,7 @@ async def open_peers(settings: CommonSettings, name: str) -> AsyncIterator[Peers
             keyring=keyring,
             directory=peers.directory,
             ledger=sink,
-            identity_ready=watch.ready,
+            identity_ready=watch.following,
         )
         yield peers
 

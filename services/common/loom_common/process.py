@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import quote
 
+from loom_common import event_loop
 from loom_common.clickhouse import ClickHouse, ClickHouseSettings, StorageStartError, open_clickhouse
 from loom_common.errors import LoomError
 from loom_common.logging import configure_logging
@@ -41,7 +42,7 @@ def run(open_service: OpenService[S], settings_class: type[S]) -> NoReturn:
     telemetry.install()
     url = store.url.get_secret_value() or embedded_url(settings.data_dir)
     try:
-        asyncio.run(_serve(open_service, settings, store, url))
+        event_loop.run(_serve(open_service, settings, store, url))
     except (SettingsError, ListenError, StorageStartError, LoomError) as error:
         _refuse(name, error)
     finally:

@@ -37,15 +37,35 @@ class RateLimiter:
         Returns:
             0 where there was one, else the seconds until there is.
         """
+        return self.take_each(rate_class, {caller: 1.0})
+
+    def take_each(self, rate_class: str, callers: Mapping[str, float]) -> float:
+        """Takes one call from the bucket of each of several callers that it counts for, or from none of them.
+
+        Args:
+            rate_class: Class of the call.
+            callers: Who it counts for, each with how many times the class's rate is theirs.
+
+        Returns:
+            0 where all had one, else the seconds until they have.
+        """
         rate = self._rates_per_s.get(rate_class, self._rates_per_s[DEFAULT_CLASS])
-        size = max(1.0, rate * _BURST_S)
         now_s = self._clock.monotonic_s()
+        filled = [
+            (self._filled(rate_class, caller, rate * times, now_s), rate * times) for caller, times in callers.items()
+        ]
+        wait_s = max((1.0 - bucket.tokens) / its_rate for bucket, its_rate in filled)
+        if wait_s > 0:
+            return wait_s
+        for bucket, _ in filled:
+            bucket.tokens -= 1.0
+        return 0.0
+
+    def _filled(self, rate_class: str, caller: str, rate_per_s: float, now_s: float) -> _Bucket:
+        size = max(1.0, rate_per_s * _BURST_S)
         bucket = self._buckets.get((rate_class, caller))
         if bucket is None:
             bucket = self._buckets[rate_class, caller] = _Bucket(size, now_s)
-        bucket.tokens = min(size, bucket.tokens + (now_s - bucket.filled_at_s) * rate)
+        bucket.tokens = min(size, bucket.tokens + (now_s - bucket.filled_at_s) * rate_per_s)
         bucket.filled_at_s = now_s
-        if bucket.tokens < 1.0:
-            return (1.0 - bucket.tokens) / rate
-        bucket.tokens -= 1.0
-        return 0.0
+        return bucket

@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -49,27 +50,39 @@ class Sealer:
         sealed = self._current.encrypt(nonce, value, name.encode())
         return f"{_VERSION}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
 
+    def is_current(self, sealed: str, *, name: str) -> bool:
+        """Returns whether the current secret opens a value that was sealed for the row `name`."""
+        try:
+            _opened((self._current,), sealed, name)
+        except SealBroken:
+            return False
+        return True
+
     def open(self, sealed: str, *, name: str) -> bytes:
         """Returns the value that was sealed for the row `name`.
 
         Raises:
             SealBroken: It does not open.
         """
-        version, _, packed = sealed.partition(".")
-        try:
-            raw = base64.urlsafe_b64decode(packed)
-        except ValueError:
-            raise SealBroken from None
-        if version != _VERSION or len(raw) <= _NONCE_BYTES:
-            raise SealBroken
-        for cipher in (self._current, self._previous):
-            if cipher is None:
-                continue
-            try:
-                return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode())
-            except InvalidTag:
-                continue
+        return _opened((self._current, self._previous), sealed, name)
+
+
+def _opened(ciphers: Sequence[AESGCM | None], sealed: str, name: str) -> bytes:
+    version, _, packed = sealed.partition(".")
+    try:
+        raw = base64.urlsafe_b64decode(packed)
+    except ValueError:
+        raise SealBroken from None
+    if version != _VERSION or len(raw) <= _NONCE_BYTES:
         raise SealBroken
+    for cipher in ciphers:
+        if cipher is None:
+            continue
+        try:
+            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode())
+        except InvalidTag:
+            continue
+    raise SealBroken
 
 
 def _cipher(secret: SecretStr, purpose: str) -> AESGCM:

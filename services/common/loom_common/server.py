@@ -88,7 +88,7 @@ class ServerDeps:
         keyring: Verifies other services' credentials.
         directory: Knows namespaces.
         ledger: Takes the rows of direct calls; None where another records them.
-        identity_ready: Whether callers can be verified now; while not, the server is not ready.
+        identity_ready: Whether identity is heard, by which callers are verified; while not, the server is not ready.
     """
 
     verifier: TokenVerifier
@@ -200,7 +200,7 @@ def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps)
             ErrorInterceptor(),
             ConcurrencyInterceptor(settings.grpc_max_concurrent_calls),
             AuthInterceptor(deps.verifier, deps.keyring, deps.directory),
-            RateLimitInterceptor(RateLimiter(rates_per_s)),
+            RateLimitInterceptor(RateLimiter(rates_per_s), settings.rate_limit_org_times),
             ValidationInterceptor(),
             DeadlineInterceptor(settings.grpc_max_call_s),
         ]
@@ -268,7 +268,7 @@ class _WholeStatus:
             return report
         problem = Problem(
             "identity_unread",
-            "Keys and revocations cannot be read from identity, so callers are refused; check LOOM_IDENTITY_ADDR.",
+            "Identity cannot be reached; callers are refused once it was not for 30 seconds. Check LOOM_IDENTITY_ADDR.",
             "error",
         )
         return StatusReport(ready=False, problems=(problem, *report.problems), facts=report.facts)

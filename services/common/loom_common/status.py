@@ -2,8 +2,8 @@
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata, resources
 from typing import Final, Literal, Protocol
 
@@ -70,6 +70,34 @@ class FixedStatus:
     async def report(self) -> StatusReport:
         """See `StatusSource.report`."""
         return self.current
+
+
+class WorkerStatus:
+    """The report of another source; not ready once one of the service's workers has ended by a fault.
+
+    Args:
+        inner: The service's other checks.
+        service: Its name, for the advice.
+        ended: Names the workers that are gone.
+    """
+
+    def __init__(self, inner: StatusSource, service: str, ended: Callable[[], Sequence[str]]) -> None:
+        self._inner = inner
+        self._service = service
+        self._ended = ended
+
+    async def report(self) -> StatusReport:
+        """See `StatusSource.report`."""
+        report = await self._inner.report()
+        problems = [worker_ended(name, self._service) for name in self._ended()]
+        return replace(report, ready=False, problems=(*report.problems, *problems)) if problems else report
+
+
+def worker_ended(name: str, service: str) -> Problem:
+    """Returns the problem of a worker that is gone."""
+    return Problem(
+        "worker_ended", f"The worker {name!r} ended by a fault; see the log, then restart {service}.", "error"
+    )
 
 
 async def bounded_report(source: StatusSource) -> StatusReport:

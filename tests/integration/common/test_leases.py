@@ -60,6 +60,22 @@ async def test_an_expired_lease_goes_to_the_next_and_cannot_be_revived(store: Cl
     await second.check()
 
 
+async def test_a_taken_lease_ends_with_its_block_and_passes_who_meets_it(store: ClickHouse) -> None:
+    first, other = _leases(store), _leases(store)
+    async with first.taken("leader", 30, note="since noon") as lease:
+        assert lease is not None
+        assert await other.holder_of("leader") == f"{first.holder} since noon"
+        async with other.taken("leader", 30) as passed:
+            assert passed is None
+        await lease.check()
+    assert await other.holder_of("leader") is None
+    with pytest.raises(ZeroDivisionError):
+        async with other.taken("leader", 30):
+            raise ZeroDivisionError
+    async with first.taken("leader", 30) as lease:
+        assert lease is not None
+
+
 async def test_a_renewed_lease_runs_longer_than_its_first_time(store: ClickHouse) -> None:
     other = _leases(store)
     async with _leases(store).held("leader", 0.6, wait_s=0) as lease:

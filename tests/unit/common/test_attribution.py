@@ -38,6 +38,7 @@ def test_an_attribution_survives_the_wire(attribution):
         b'{"kind": "request"}',
         b'{"org": 3, "kind": "request"}',
         b'{"org": "a\\u0000b", "kind": "request"}',
+        b'{"org": "a", "namespace": "\\ud800", "kind": "request"}',
         b'{"org": "a", "kind": "request", "read_only": "no"}',
         b'{"kind": "system", "namespace": "' + b"x" * 300 + b'"}',
         b'{"org": "a", "kind": "job", "x": "' + b"y" * 5000 + b'"}',

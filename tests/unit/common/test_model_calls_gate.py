@@ -56,7 +56,8 @@ async def grouped(made: ModelCallGate, rows: Sequence[Attribution]) -> list[list
 async def test_a_call_that_names_nobody_is_refused_before_anything_else() -> None:
     switch = FakeSwitch()
     switch.unread = True
-    assert isinstance(await refusal_of(gate(switch=switch), None), ModelCallUnattributed)
+    for nobody in (None, Attribution(""), Attribution("", "home", "ann@example.org", kind=Kind.JOB)):
+        assert isinstance(await refusal_of(gate(switch=switch), nobody), ModelCallUnattributed)
     with pytest.raises(ModelCallUnattributed):  # outside of any call
         await gate().require()
 

@@ -119,7 +119,8 @@ def test_the_default_toolset_is_the_documented_one():
 def test_what_is_hidden_from_mcp_is_only_in_the_toolset_of_the_assistant():
     for spec in all_ops().values():
         if spec.http_only:
-            assert spec.toolsets == (Toolset.ASSISTANT,)
+            # What needs no token is for those who hold none, and whoever speaks MCP holds one.
+            assert spec.toolsets == (() if spec.role is OpRole.OPEN else (Toolset.ASSISTANT,))
 
 
 def test_the_assistant_cannot_ask_itself_and_each_of_its_operations_says_whether_it_may_be_cited():

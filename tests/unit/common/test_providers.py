@@ -34,6 +34,8 @@ def failure(status: int | None = None, asked_s: float | None = None, kind: Failu
         ({"retry-after": "-3"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "Mon, 01 Jan 2020 00:00:00 +99999999999999"}, None),
+        ({"retry-after": "Mon, 01 Jan 10000 00:00:00 GMT"}, None),
         ({"retry-after": format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)}, 0.0),
     ],
 )

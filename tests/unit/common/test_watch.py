@@ -227,6 +227,31 @@ async def test_callers_are_refused_before_the_first_snapshot_and_once_it_is_stal
         identity.queue.put_nowait(None)
 
 
+async def test_a_loss_shows_after_three_seconds_while_callers_are_still_verified(
+    deployment: Deployment, identity: IdentityStandIn
+) -> None:
+    clock = FakeClock()
+    async with deployment.serving(identity.service, name="identity") as server:
+        channel = deployment.channel(server.address, "memory")
+        watch = IdentityWatch(channel, clock)
+        await watch.__aenter__()
+        assert await watch.wait_ready(10)
+        assert watch.following()
+        identity.queue.put_nowait(None)
+
+    def lost() -> bool:
+        clock.advance(0.1)
+        return not watch.following()
+
+    await until(lost)
+    assert watch.ready()
+    async with deployment.serving(identity.service, name="identity", listen=server.address):
+        await until(watch.following)
+        identity.queue.put_nowait(None)
+    await watch.__aexit__(None, None, None)
+    await channel.close()
+
+
 async def test_identity_that_comes_later_is_found(deployment: Deployment, identity: IdentityStandIn) -> None:
     async with deployment.serving(identity.service, name="identity") as server:
         address = server.address

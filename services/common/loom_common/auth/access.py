@@ -65,6 +65,8 @@ def require_reachable(op: OpSpec, claims: Claims | None, peer_service: str | Non
         AuthInsufficient: The operation is for services, the caller is a service without a caller's token, or the
             token reads less than its namespaces and the operation does not know how to.
     """
+    if op.role is OpRole.OPEN:
+        return
     if op.role is OpRole.INTERNAL:
         if peer_service is None and claims is None:
             raise Unauthenticated("This operation needs a service credential.")

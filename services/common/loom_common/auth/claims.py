@@ -77,6 +77,8 @@ class Claims:
         parents: Identifiers of the tokens it was derived from, nearest first.
         creator: Subject that made it; empty when that is `sub`.
         parent_subjects: Subjects of the tokens it was derived from.
+        parent_times: Units: seconds since 1970-01-01 UTC, when the oldest token before it was issued for which each of
+            `parent_subjects` stands, in their order; empty where it was not said.
         sid: Sign-in session that it ends with; empty when there is none.
         user_id: User whose rows it may read, where `read_scope` is narrower than a namespace.
         session_id: Session whose rows it may read, where `read_scope` is `own_session`.
@@ -94,6 +96,7 @@ class Claims:
     parents: tuple[str, ...] = ()
     creator: str = ""
     parent_subjects: tuple[str, ...] = ()
+    parent_times: tuple[float, ...] = ()
     sid: str = ""
     user_id: str = ""
     session_id: str = ""
@@ -127,6 +130,17 @@ class Claims:
         return next((grant.namespace for grant in self.namespaces if grant.namespace != ALL_NAMESPACES), None)
 
     @property
+    def subjects_behind(self) -> tuple[tuple[str, float], ...]:
+        """Every subject that it depends on, each with the time of the token for which it stands; one may come twice.
+
+        What a subject was given before it was ended is over, and so is all that was made of it afterwards: by a replica
+        whose clock runs ahead, say.
+        """
+        times = self.parent_times or (self.iat,) * len(self.parent_subjects)
+        own = ((subject, self.iat) for subject in (self.sub, self.creator) if subject)
+        return (*own, *zip(self.parent_subjects, times, strict=True))
+
+    @property
     def is_narrow(self) -> bool:
         """Whether it reads less than its namespaces hold."""
         return self.read_scope is not ReadScope.NAMESPACE
@@ -147,6 +161,7 @@ class Claims:
             "parents": list(self.parents),
             "creator": self.creator,
             "parent_subjects": list(self.parent_subjects),
+            "parent_times": list(self.parent_times),
             "sid": self.sid,
             "user_id": self.user_id,
             "session_id": self.session_id,
@@ -173,6 +188,7 @@ def claims_from_payload(payload: Mapping[str, object]) -> Claims:
         parents=_texts(payload, "parents"),
         creator=_text(payload, "creator"),
         parent_subjects=_texts(payload, "parent_subjects"),
+        parent_times=tuple(_moment(time, "parent_times") for time in _items(payload, "parent_times", _MAX_CHAIN)),
         sid=_text(payload, "sid"),
         user_id=_text(payload, "user_id"),
         session_id=_text(payload, "session_id"),
@@ -181,6 +197,8 @@ def claims_from_payload(payload: Mapping[str, object]) -> Claims:
     )
     if claims.org in RESERVED_NAMES or claims.org == ALL_NAMESPACES:
         raise ClaimsError("org is a reserved name")
+    if claims.parent_times and len(claims.parent_times) != len(claims.parent_subjects):
+        raise ClaimsError("parent_times does not fit parent_subjects")
     # A narrow token that does not say whose rows are its own would read either all of them or nobody's.
     if claims.read_scope is ReadScope.OWN_USER and not claims.user_id:
         raise ClaimsError("user_id is missing beside read_scope own_user")
@@ -237,7 +255,10 @@ _GRANTED: Final = {role.label: role for role in (Role.VIEWER, Role.WRITER, Role.
 
 
 def _time(payload: Mapping[str, object], name: str) -> float:
-    value = payload.get(name)
+    return _moment(payload.get(name), name)
+
+
+def _moment(value: object, name: str) -> float:
     # bool is an int to Python and no time to anyone.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ClaimsError(f"{name} is missing or no number")

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -28,10 +28,18 @@ class NamespaceInfo:
         org: Organisation that holds it.
         name: Name of the namespace.
         kind: `memory`, `code` or `tracker`.
-        owner: Subject that owns it; empty when it is shared.
+        owner: Subject that owns it; empty when nobody does.
         restricted: Whether only tokens that name it may use it.
         created_at: When it was made, RFC 3339 UTC.
         role: Role of the caller on it; empty in answers about no caller.
+        shared: Whether others than its owner are meant to write to it.
+        classification: How sensitive its contents are, in the organisation's own word.
+        traffic_class: Class of its calls to models.
+        rerank_endpoint: Name of the endpoint that reranks its hits; empty for none.
+        classifier_endpoint: Name of the endpoint that labels what is written to it; empty for none.
+        llm_cache: Whether models' answers over it may be kept; None where the settings say.
+        daily_cost_cap_usd: Units: US dollars that its calls to models may cost in a day; None where the settings say.
+        updated_at: When it was last changed, RFC 3339 UTC.
     """
 
     org: str
@@ -41,10 +49,18 @@ class NamespaceInfo:
     restricted: bool = False
     created_at: str = ""
     role: str = ""
+    shared: bool = False
+    classification: str = ""
+    traffic_class: str = ""
+    rerank_endpoint: str = ""
+    classifier_endpoint: str = ""
+    llm_cache: bool | None = None
+    daily_cost_cap_usd: float | None = None
+    updated_at: str = ""
 
 
 class Directory(Protocol):
-    """Knows namespaces."""
+    """Knows namespaces, and those whom calls are for."""
 
     async def namespace_info(self, org: str, namespace: str) -> NamespaceInfo | None:
         """Returns what is known of the namespace, or None where it does not exist.
@@ -60,6 +76,22 @@ class Directory(Protocol):
         Args:
             kinds: Keeps namespaces of these kinds; empty keeps all.
             limit: Most namespaces to return.
+
+        Raises:
+            BackendUnavailable: Identity cannot be asked.
+        """
+        ...
+
+    async def trust_claims(self, org: str, trust: str) -> Mapping[str, Sequence[str]]:
+        """Returns the claims that a trust requires, each with the values that it takes; empty where there is none.
+
+        Raises:
+            BackendUnavailable: Identity cannot be asked.
+        """
+        ...
+
+    async def account_email(self, org: str, subject: str) -> str:
+        """Returns a person's address as its identity provider verified it; empty where none was.
 
         Raises:
             BackendUnavailable: Identity cannot be asked.
@@ -99,12 +131,30 @@ class GrpcDirectory:
         reader = Call(op="identity.caller_namespaces", request_id=call.request_id, token=call.token)
         return list(await self._lists.get((digest, tuple(kinds), limit), read, reader))
 
+    async def trust_claims(self, org: str, trust: str) -> Mapping[str, Sequence[str]]:
+        """See `Directory.trust_claims`. Not kept here: who asks keeps it for longer."""
+        request = directory_pb2.GetTrustClaimsRequest(org=org, trust=trust)
+        with bind(Call(op="identity.trust_claims")):
+            answer = await self._stub.GetTrustClaims(request, timeout=_TIMEOUT_S)
+        return {claim.name: tuple(claim.values) for claim in answer.claims}
+
+    async def account_email(self, org: str, subject: str) -> str:
+        """See `Directory.account_email`. Not kept here: who asks keeps it for longer."""
+        request = directory_pb2.GetAccountEmailRequest(org=org, subject=subject)
+        with bind(Call(op="identity.account_email")):
+            answer = await self._stub.GetAccountEmail(request, timeout=_TIMEOUT_S)
+        return answer.email
+
 
 class FakeDirectory:
     """A directory of fixed namespaces; every caller may read all of them that its claims admit."""
 
     def __init__(self, infos: Iterable[NamespaceInfo] = ()) -> None:
         self.infos = {(info.org, info.name): info for info in infos}
+        self.claims: dict[tuple[str, str], dict[str, list[str]]] = {}
+        """What trusts require, by organisation and trust."""
+        self.emails: dict[tuple[str, str], str] = {}
+        """Addresses by organisation and subject."""
 
     def add(self, info: NamespaceInfo) -> None:
         """Adds a namespace, or replaces it."""
@@ -130,6 +180,14 @@ class FakeDirectory:
         found.sort(key=lambda info: named.index(info.name) if info.name in named else len(named))
         return found[:limit]
 
+    async def trust_claims(self, org: str, trust: str) -> Mapping[str, Sequence[str]]:
+        """See `Directory.trust_claims`."""
+        return self.claims.get((org, trust), {})
+
+    async def account_email(self, org: str, subject: str) -> str:
+        """See `Directory.account_email`."""
+        return self.emails.get((org, subject), "")
+
 
 def info_from_proto(info: identity_pb2.NamespaceInfo) -> NamespaceInfo:
     """Returns the namespace of a message."""
@@ -141,6 +199,14 @@ def info_from_proto(info: identity_pb2.NamespaceInfo) -> NamespaceInfo:
         restricted=info.restricted,
         created_at=info.created_at,
         role=info.role,
+        shared=info.shared,
+        classification=info.classification,
+        traffic_class=info.traffic_class,
+        rerank_endpoint=info.rerank_endpoint,
+        classifier_endpoint=info.classifier_endpoint,
+        llm_cache=info.llm_cache if info.HasField("llm_cache") else None,
+        daily_cost_cap_usd=info.daily_cost_cap_usd if info.HasField("daily_cost_cap_usd") else None,
+        updated_at=info.updated_at,
     )
 
 

@@ -55,10 +55,10 @@ class RevocationSet:
             return True
         if claims.sid and self._at("session", claims.org, claims.sid) is not None:
             return True
-        for subject in {claims.sub, claims.creator, *claims.parent_subjects} - {""}:
+        for subject, issued_at in claims.subjects_behind:
             revoked_at = self._at("subject", claims.org, subject)
             # A subject may be given new tokens after its old ones were ended, so only those until then are.
-            if revoked_at is not None and claims.iat <= revoked_at:
+            if revoked_at is not None and issued_at <= revoked_at:
                 return True
         return False
 

@@ -23,6 +23,8 @@ from loom_common.model_calls.switch import SwitchCopy
 # Identity sends a heartbeat every five seconds; two may be lost before the stream counts as dead.
 _SILENCE_S: Final = 12.0
 _STALE_S: Final = 30.0
+# A restart of identity is over by then; a longer loss shows on health while callers are still verified.
+_LOST_S: Final = 3.0
 # The longest wait keeps a revocation within its two seconds once identity answers again.
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 1.0
@@ -45,6 +47,7 @@ class IdentityWatch:
         self._keys: dict[str, Ed25519PublicKey] = {}
         self._revocations = RevocationSet()
         self._heard_at_s: float | None = None
+        self._lost_at_s: float | None = None
         self._snapshot_read = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -62,6 +65,11 @@ class IdentityWatch:
     def ready(self) -> bool:
         """Returns whether callers can be verified now."""
         return self._heard_at_s is not None and self._clock.monotonic_s() - self._heard_at_s <= _STALE_S
+
+    def following(self) -> bool:
+        """Returns whether identity is heard now; callers are verified for a while after it is not."""
+        lost = self._lost_at_s is not None and self._clock.monotonic_s() - self._lost_at_s > _LOST_S
+        return self.ready() and not lost
 
     async def wait_ready(self, timeout_s: float) -> bool:
         """Waits for the first snapshot, at most `timeout_s`; returns whether callers can be verified now."""
@@ -102,6 +110,8 @@ class IdentityWatch:
                 _log.warning("identity_watch_silent", silence_s=_SILENCE_S)
             except ValueError:
                 _log.exception("identity_watch_unreadable")
+            if self._lost_at_s is None:
+                self._lost_at_s = self._clock.monotonic_s()
             wait_s = _FIRST_WAIT_S if self._heard_at_s != heard_before else min(wait_s * 2, _LONGEST_WAIT_S)
             # Jitter spreads the replicas, which all lose identity at the same moment.
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
@@ -141,6 +151,7 @@ class IdentityWatch:
         self._apply_switches(parts)
         if first.snapshot or self._snapshot_read.is_set():
             self._heard_at_s = self._clock.monotonic_s()
+            self._lost_at_s = None
             self._snapshot_read.set()
 
     def _apply_switches(self, parts: Sequence[directory_pb2.WatchRevocationsResponse]) -> None:

@@ -1,9 +1,11 @@
 """`ClickHouse` over the engine inside this process."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import clickhouse_connect
@@ -14,13 +16,15 @@ from clickhouse_connect.driver.insert import InsertContext
 from clickhouse_connect.driver.transform import NativeTransform
 
 from loom_common.clickhouse.commit import Committers
-from loom_common.clickhouse.engine import EmbeddedEngine, EngineHandle
+from loom_common.clickhouse.engine import EmbeddedEngine, EngineHandle, EngineOpenFailed
 from loom_common.clickhouse.errors import DRIVER_ERRORS, translated
 from loom_common.clickhouse.measuring import measured, measured_insert
 from loom_common.clickhouse.pool import HandlePool
 from loom_common.clickhouse.protocol import Parameters, Row, Rows, Settings, Table
 from loom_common.clickhouse.settings import ClickHouseSettings
 from loom_common.clickhouse.tagging import check_bound, next_log_comment, with_statement_settings
+
+logger = logging.getLogger(__name__)
 
 _PING_TIMEOUT_S = 5.0
 T = TypeVar("T")
@@ -57,7 +61,11 @@ class EmbeddedClickHouse:
         self._committers = Committers(self._write, settings.commit_limits())
 
     async def start(self) -> None:
-        """Makes the database where absent and opens the handles."""
+        """Makes the database where absent and opens the handles.
+
+        Raises:
+            EngineOpenFailed: The engine cannot use what lies in its directory.
+        """
         with ThreadPoolExecutor(1) as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._prepare)
         await self._pool.start()
@@ -184,7 +192,11 @@ class EmbeddedClickHouse:
 
     def _prepare(self) -> None:
         self._killer = self._engine.open_handle()
-        self._killer.execute(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self.database)}")
+        try:
+            self._killer.execute(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self.database)}")
+        except RuntimeError as error:
+            logger.exception("database_not_made")
+            raise EngineOpenFailed(Path(self._engine.path)) from error
 
 
 def _open_stream(

@@ -61,6 +61,8 @@ class AuthInterceptor(RpcInterceptor):
                 call.scope = Scope(call.attribution.org, call.attribution.namespace or NO_NAMESPACE)
             return
         address = address_of(message, rpc.headers.get(headers.NAMESPACE))
+        if op.role is OpRole.OPEN:
+            return  # what the request carries decides, which the operation itself looks at
         if call.claims is None and call.peer_service == OPERATOR:
             call.claims = operator_claims(address.org, self._clock.now().timestamp())
         if call.claims is None:

@@ -4,28 +4,39 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from loom_common.auth.claims import Claims
 from loom_common.errors import Overloaded, RateLimited
 from loom_common.interceptors.rpc import Rpc, RpcInterceptor
+from loom_common.ops import OpRole
 from loom_common.rates import RateLimiter
 
 _RETRY_AFTER_S: Final = 1.0
+# No organisation can have this name.
+_STRANGERS: Final = "\n"
 
 
 class RateLimitInterceptor(RpcInterceptor):
-    """Refuses a caller that calls more often than its rate. Stands inside authentication: what is not known has none.
+    """Refuses calls beyond the rate of their token or of their organisation. Stands inside authentication.
 
-    Calls that services make for themselves are not limited; those they pass on count as their caller's.
+    A token shares its rate with those that were made from it, and with those of the same sign-in: making more of them
+    makes no more calls. Calls that services make for themselves are not limited; those they pass on count as their
+    caller's. What may be called without a token has one rate for all who have none.
+
+    Args:
+        limiter: The rates of one token.
+        org_times: How many times that rate is an organisation's.
     """
 
-    def __init__(self, limiter: RateLimiter) -> None:
+    def __init__(self, limiter: RateLimiter, org_times: float = 4.0) -> None:
         self._limiter = limiter
+        self._org_times = org_times
 
     @contextlib.asynccontextmanager
     async def around(self, rpc: Rpc) -> AsyncIterator[None]:
         """See `RpcInterceptor.around`."""
         op, claims = rpc.op, rpc.call.claims
-        if op is not None and claims is not None and not op.internal:
-            wait_s = self._limiter.take(op.rate_class, f"{claims.org}\n{claims.sub}")
+        if op is not None and not op.internal and (claims is not None or op.role is OpRole.OPEN):
+            wait_s = self._limiter.take_each(op.rate_class, self._counted_for(claims))
             if wait_s > 0:
                 raise RateLimited(
                     "Too many calls in a short time; send it again a little later.",
@@ -33,6 +44,12 @@ class RateLimitInterceptor(RpcInterceptor):
                     retry_after_s=wait_s,
                 )
         yield
+
+    def _counted_for(self, claims: Claims | None) -> dict[str, float]:
+        if claims is None:
+            return {_STRANGERS: self._org_times}
+        first = claims.sid or (claims.parents[-1] if claims.parents else claims.jti)
+        return {f"{claims.org}\n{first}": 1.0, claims.org: self._org_times}
 
 
 class ConcurrencyInterceptor(RpcInterceptor):

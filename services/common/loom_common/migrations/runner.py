@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
@@ -40,6 +41,14 @@ WHERE service = {service:String}
 ORDER BY version
 """
 
+_HAS_TABLE = """
+SELECT name
+FROM system.tables
+WHERE database = currentDatabase() AND name = 'schema_migrations'
+ORDER BY name
+LIMIT 1
+"""
+
 
 class MigrationChanged(StorageStartError):
     """A migration that was applied reads differently in this build, so nobody knows what the tables are."""
@@ -71,6 +80,36 @@ async def migrate(ch: ClickHouse, service: str, package: str) -> list[int]:
             return []
         async with _alone(ch, service) as check:
             return await _apply(ch, service, await _missing(ch, service, migrations), check)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """What a database has of one service's migrations. Numbers, ascending."""
+
+    pending: tuple[int, ...]
+    """Those of this build that were not applied."""
+    foreign: tuple[int, ...]
+    """Those that were applied and that this build does not have: a newer one was here."""
+
+
+async def migration_state(ch: ClickHouse, service: str, package: str) -> MigrationState:
+    """Returns how the tables of a service stand to this build, and changes nothing.
+
+    Raises:
+        MigrationChanged: An applied migration has another checksum now.
+        LoomError: The store cannot be read.
+    """
+    migrations = find_migrations(package)
+    with tagged(f"migrations.{service}"):
+        if not (await ch.query(_HAS_TABLE, {})).rows:
+            return MigrationState(tuple(migration.version for migration in migrations), ())
+        pending = await _missing(ch, service, migrations)
+        rows = await ch.query(_APPLIED, {"service": service}, settings=own_write_reads(ch))
+    known = {migration.version for migration in migrations}
+    return MigrationState(
+        tuple(migration.version for migration in pending),
+        tuple(version for version, _ in rows.rows if version not in known),
+    )
 
 
 async def _make_common_tables(ch: ClickHouse) -> None:

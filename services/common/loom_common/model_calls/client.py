@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import httpx2
@@ -20,6 +19,7 @@ from loom_common.model_calls.holds import HoldKey, Holds, deferral, refusal
 from loom_common.model_calls.identity import CallIdentity
 from loom_common.model_calls.policy import InferencePolicy
 from loom_common.model_calls.refusals import AnswerError, answer_error
+from loom_common.providers.http import ProviderHttp, origin
 from loom_common.providers.retry_after import retry_after_s
 
 MAX_RETRY_AFTER_S: Final = 300.0
@@ -30,26 +30,8 @@ WAITED_OUT_S: Final = 2.0
 # How long jobs hold where a gateway that asks to wait does not say how long. Source: chosen.
 _UNSAID_S: Final = 30.0
 
-_FIRST: Final = "loom_first_request"
-"""Extension that redirects keep: what the request was at first."""
-_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
-
-
-@dataclass(frozen=True, slots=True)
-class _First:
-    """A request before any redirect, whose copies no longer show what they carry."""
-
-    origin: str
-    body: bytes
-
-    def model(self) -> str:
-        """Returns the model that the body names; empty where the path does."""
-        try:
-            held = json.loads(self.body)
-        except (ValueError, RecursionError):
-            return ""
-        model = held.get("model") if isinstance(held, dict) else None
-        return model if isinstance(model, str) else ""
+_BODY: Final = "loom_body"
+"""Extension that redirects keep: the body of the request, which its copies no longer show."""
 
 
 class _AskedToWait(Exception):
@@ -61,44 +43,53 @@ class _AskedToWait(Exception):
         self.error = error
 
 
-class ModelClient(httpx2.AsyncClient):
-    """Sends requests to models. Made by `model_client`."""
+class ModelClient(ProviderHttp):
+    """Sends requests to models; whoever makes it closes it.
 
-    def __init__(self, policy: InferencePolicy, holds: Holds, timeout: httpx2.Timeout) -> None:
-        super().__init__(
-            timeout=timeout,
-            follow_redirects=True,
-            limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
-            event_hooks={"request": [self._sending], "response": [self._answered]},
-        )
+    Args:
+        policy: What calls say of whom they are for.
+        timeout_s: Longest silence of the provider.
+        connect_timeout_s: Time to connect.
+        holds: What jobs do not ask for a while; shared by the clients of a process.
+    """
+
+    def __init__(
+        self, policy: InferencePolicy, *, timeout_s: float, connect_timeout_s: float, holds: Holds | None = None
+    ) -> None:
+        super().__init__(timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
         self._policy = policy
-        self._holds = holds
+        self._holds = holds if holds is not None else Holds()
+        hooks = self.event_hooks
+        self.event_hooks = {
+            "request": [*hooks["request"], self._sending],
+            "response": [*hooks["response"], self._answered],
+        }
 
     async def send(self, request: httpx2.Request, **options: object) -> httpx2.Response:
         """Sends a request, and once more where a gateway asks for a short wait first. See `AsyncClient.send`."""
         try:
-            return await super().send(request, **options)  # type: ignore[arg-type]  # as above
+            return await super().send(request, **options)  # type: ignore[arg-type]  # they are the caller's
         except _AskedToWait as asked:
             left_s = call.current().time_left_s()
             if left_s is not None and left_s <= asked.seconds:
                 raise asked.error from None
             await asyncio.sleep(asked.seconds)
         try:
-            return await super().send(request, **options)  # type: ignore[arg-type]  # as above
+            return await super().send(request, **options)  # type: ignore[arg-type]  # they are the caller's
         except _AskedToWait as asked:
             raise asked.error from None
 
     async def _sending(self, request: httpx2.Request) -> None:
-        """Adds the headers, and takes them off where a redirect leads to who must not learn them."""
+        """Says whom the request is for, anew at each hop of a redirect."""
         identity = _identity()
-        origin = _origin(request.url)
-        first = _first(request)
-        is_gateway = self._is_gateway(request)
-        self._label(request, identity, customer=origin == first.origin or is_gateway, identity=is_gateway)
-        if origin != first.origin:
-            # The client itself drops only `authorization` when a redirect leads to another host.
-            for name in _CREDENTIALS:
-                request.headers.pop(name, None)
+        if _BODY not in request.extensions:
+            request.extensions[_BODY] = request.content
+        policy = self._policy
+        for name in (policy.customer_header, policy.feature_header, *(one.name for one in policy.identity_headers)):
+            request.headers.pop(name, None)
+        request.headers.update(identity.customer)
+        if self._is_gateway(request):
+            request.headers.update(identity.identity)
         if identity.kind is Kind.JOB and self._holds:
             self._holds.check(_key(identity, request))
 
@@ -138,35 +129,10 @@ class ModelClient(httpx2.AsyncClient):
             raise _AskedToWait(wait_s, deferred)
         raise deferred
 
-    def _label(self, request: httpx2.Request, named: CallIdentity, *, customer: bool, identity: bool) -> None:
-        policy = self._policy
-        for name in (policy.customer_header, policy.feature_header, *(one.name for one in policy.identity_headers)):
-            if name:
-                request.headers.pop(name, None)
-        if customer:
-            request.headers.update(named.customer)
-        if identity:
-            request.headers.update(named.identity)
-
     def _is_gateway(self, request: httpx2.Request) -> bool:
         url = request.url
         port = url.port or {"https": 443, "http": 80}.get(url.scheme)
         return self._policy.is_gateway(url.host, port)
-
-
-def model_client(
-    policy: InferencePolicy, *, timeout_s: float, connect_timeout_s: float, holds: Holds | None = None
-) -> ModelClient:
-    """Returns a client for one provider; whoever gets it closes it.
-
-    Args:
-        policy: What calls say of whom they are for.
-        timeout_s: Longest silence of the provider.
-        connect_timeout_s: Time to connect.
-        holds: What jobs do not ask for a while; shared by the clients of a process.
-    """
-    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s))
-    return ModelClient(policy, holds if holds is not None else Holds(), timeout)
 
 
 @contextmanager
@@ -199,20 +165,14 @@ def _identity() -> CallIdentity:
 
 
 def _key(identity: CallIdentity, request: httpx2.Request) -> HoldKey:
-    return HoldKey(identity.key, _origin(request.url), request.url.path, _first(request).model())
+    return HoldKey(identity.key, origin(request.url), request.url.path, _model(request))
 
 
-def _origin(url: httpx2.URL) -> str:
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
-
-
-def _first(request: httpx2.Request) -> _First:
-    held = request.extensions.get(_FIRST)
-    if isinstance(held, _First):
-        return held
+def _model(request: httpx2.Request) -> str:
+    """Returns the model that the body names; empty where the path does."""
     try:
-        body = request.content
-    except httpx2.RequestNotRead:  # a stream that can be read once
-        body = b""
-    first = request.extensions[_FIRST] = _First(_origin(request.url), body)
-    return first
+        held = json.loads(request.extensions[_BODY])
+    except (ValueError, RecursionError):
+        return ""
+    model = held.get("model") if isinstance(held, dict) else None
+    return model if isinstance(model, str) else ""

@@ -61,7 +61,7 @@ class ModelCallGate:
         """See `Gate.require`. The running call carries its headers from here on."""
         running = call.current()
         attribution = running.attribution
-        if attribution is None:
+        if attribution is None or not (attribution.org or attribution.kind is Kind.SYSTEM):
             raise ModelCallUnattributed(
                 "The call does not say whom it is for. Send loom-attribution-bin with it.", detail={"op": running.op}
             )

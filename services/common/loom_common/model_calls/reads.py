@@ -53,14 +53,14 @@ class IdentityReads(Protocol):
 
 
 class DirectoryReads:
-    """Reads from the directory, which knows owners. It tells of no trusts and no accounts: each reads as unknown."""
+    """Reads from the directory."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def trust_claims(self, org: str, trust: str) -> Mapping[str, Sequence[str]]:
         """See `IdentityReads.trust_claims`."""
-        return {}
+        return await self._directory.trust_claims(org, trust)
 
     async def namespace_owner(self, org: str, namespace: str) -> str:
         """See `IdentityReads.namespace_owner`."""
@@ -69,7 +69,7 @@ class DirectoryReads:
 
     async def account_email(self, org: str, subject: str) -> str:
         """See `IdentityReads.account_email`."""
-        return ""
+        return await self._directory.account_email(org, subject)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         return max(0.0, parsedate_to_datetime(stated).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or one of no calendar
         return None
 
 

@@ -17,12 +17,11 @@ from loom_common.settings.model_calls import ModelCallsSettings
 from loom_common.settings.providers import (
     KEY_RULE,
     OPENAI_BASE_URL,
-    URL_PATTERN,
-    URL_RULE,
     ApiKey,
     ProviderSettings,
 )
 from loom_common.settings.unknown import KUBERNETES_NAME, nearest
+from loom_common.settings.urls import URL_PATTERN, URL_RULE
 
 __all__ = [
     "ALLOWED_KEY",

@@ -31,7 +31,19 @@ class Service(StrEnum):
 _ADDRESS = r"^(?:unix:.+|(?:dns:///|ipv4:|ipv6:)?[^\s/]+:[0-9]{1,5})$"
 
 Address = Annotated[str, Field(pattern=_ADDRESS, json_schema_extra={ALLOWED_KEY: "host:port or unix:<path>"})]
-HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        found = path.expanduser()
+        found.resolve()
+    except (OSError, RuntimeError) as error:
+        # Nobody has that home, or links lead around in a circle.
+        raise ValueError("names no place in the file system") from error
+    return found
+
+
+HomePath = Annotated[Path, AfterValidator(_expanded)]
 LowerCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
@@ -147,25 +159,32 @@ class CommonSettings(LoomSettings):
         default=500.0,
         alias="LOOM_RATE_LIMIT_DEFAULT_PER_S",
         gt=0,
-        description="Calls per second that one caller may make of each operation class without a rate of its own.",
+        description="Calls per second that one token, with those made from it, may make of each class of operations "
+        "without a rate of its own; a burst of two seconds' worth is let through. Each replica counts for itself.",
     )
     rate_limit_write_per_s: float = Field(
         default=500.0,
         alias="LOOM_RATE_LIMIT_WRITE_PER_S",
         gt=0,
-        description="Writes per second that one caller may make.",
+        description="Writes per second that one token may make.",
     )
     rate_limit_search_per_s: float = Field(
         default=500.0,
         alias="LOOM_RATE_LIMIT_SEARCH_PER_S",
         gt=0,
-        description="Searches per second that one caller may make.",
+        description="Searches per second that one token may make.",
     )
     rate_limit_identity_per_s: float = Field(
         default=50.0,
         alias="LOOM_RATE_LIMIT_IDENTITY_PER_S",
         gt=0,
-        description="Calls per second that one caller may make to manage tokens and namespaces.",
+        description="Calls per second that one token may make to manage tokens and namespaces.",
+    )
+    rate_limit_org_times: float = Field(
+        default=4.0,
+        alias="LOOM_RATE_LIMIT_ORG_TIMES",
+        ge=1,
+        description="How many times one token's rates all tokens of an organisation may make together.",
     )
     default_deadline_s: float = Field(
         default=30.0,

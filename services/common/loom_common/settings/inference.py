@@ -18,8 +18,9 @@ from loom_common.model_calls.policy import (
 from loom_common.model_calls.refusals import parse_refusals
 from loom_common.settings.allowed import ALLOWED_KEY
 from loom_common.settings.model_calls import ModelCallsSettings
+from loom_common.settings.urls import PORT_PATTERN
 
-_HOST: Final = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::[0-9]{1,5})?")
+_HOST: Final = re.compile(rf"(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::{PORT_PATTERN})?")
 
 
 def _checked(parse: Callable[[str], object]) -> AfterValidator:

@@ -3,7 +3,7 @@
 from pydantic import Field, SecretStr
 
 from loom_common.settings.base import LoomSettings
-from loom_common.settings.providers import URL_PATTERN, URL_RULE
+from loom_common.settings.urls import URL_PATTERN, URL_RULE
 
 
 class LangfuseSettings(LoomSettings):

@@ -7,12 +7,9 @@ from pydantic.config import JsonDict
 
 from loom_common.settings.allowed import ALLOWED_KEY
 from loom_common.settings.inference import InferenceSettings
+from loom_common.settings.urls import URL_PATTERN, URL_RULE
 
 OPENAI_BASE_URL: Final = "https://api.openai.com/v1"
-
-# A name, an IPv4 address, or an IPv6 address in brackets; then a port of up to five digits.
-URL_PATTERN: Final = r"^https?://([^\s/?#@]*@)?([^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#]\S*)?$"
-URL_RULE: Final[JsonDict] = {ALLOWED_KEY: "http://host or https://host, with a path where the API has one"}
 
 
 def _sendable(key: SecretStr) -> SecretStr:

@@ -61,6 +61,9 @@ _ROWS: Final = (
         "loom.rpc.client.duration", Kind.HISTOGRAM, "s", "Time of a call to another service.", "peer", "op", "code"
     ),
     _metric("loom.http.server.duration", Kind.HISTOGRAM, "s", "Time of an HTTP request.", "route", "method", "status"),
+    _metric(
+        "loom.gateway.shed", Kind.COUNTER, "{call}", "Calls that the gateway had no place for in time.", "rate_class"
+    ),
     _metric("loom.mcp.tool.duration", Kind.HISTOGRAM, "s", "Time of an MCP tool call.", "tool", "outcome"),
     _metric(
         "loom.clickhouse.statement.duration", Kind.HISTOGRAM, "s", "Time of a database statement.", "kind", "outcome"
