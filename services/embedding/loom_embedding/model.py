@@ -26,6 +26,7 @@ from loom_embedding.providers.fake import FakeEmbedder, FakeTokens, fake_model
 from loom_embedding.providers.local import LocalEmbedder, LocalTokens, OnnxModel, local_model
 from loom_embedding.providers.model_files import ModelFilesMissing, ensure_model, shared_models_dir
 from loom_embedding.providers.prefix import PrefixEmbedder
+from loom_embedding.providers.unpinned import identified
 from loom_embedding.settings import EmbeddingSettings
 
 _log = structlog.get_logger(__name__)
@@ -111,10 +112,12 @@ def _views(settings: EmbeddingSettings, selection: Selection) -> list[View]:
 def _with_views(opened: OpenModel, views: list[View]) -> OpenModel:
     made: dict[str, Embedder] = {}
     for view in views:
+        # A model without pinned files is served under a longer name than it is asked for by.
+        stored_name = view.label.removesuffix(view.model) + opened.served.name
         if view.dim is not None:
-            made[view.label] = PrefixEmbedder(view.label, opened.embedder, view.dim)
+            made[view.label] = PrefixEmbedder(stored_name, opened.embedder, view.dim)
         else:
-            made[view.label] = AliasEmbedder(view.label, opened.embedder)
+            made[view.label] = AliasEmbedder(stored_name, opened.embedder)
     return replace(opened, views=MappingProxyType(made))
 
 
@@ -139,8 +142,7 @@ def _fake(selection: Selection) -> OpenModel:
 
 @asynccontextmanager
 async def _local(selection: Selection, settings: EmbeddingSettings) -> AsyncIterator[OpenModel]:
-    model = LOCAL_MODELS[selection.model]
-    tokens, onnx = await asyncio.to_thread(_loaded, model, settings)
+    model, tokens, onnx = await asyncio.to_thread(_loaded, LOCAL_MODELS[selection.model], settings)
     queue = BatchQueue(onnx.embed_batch, max_waiting=settings.queue_size, threads=settings.threads)
     try:
         _log.info("embedder_ready", model=model.id, dim=model.dim, threads=settings.threads)
@@ -149,12 +151,13 @@ async def _local(selection: Selection, settings: EmbeddingSettings) -> AsyncIter
         await queue.aclose()
 
 
-def _loaded(model: LocalModel, settings: EmbeddingSettings) -> tuple[LocalTokens, OnnxModel]:
+def _loaded(model: LocalModel, settings: EmbeddingSettings) -> tuple[LocalModel, LocalTokens, OnnxModel]:
     """Loads a local model and embeds one word with it: the first call is slow, and it shows whether the width is so."""
     # A directory that the operator names is the only one that counts.
     shared = shared_models_dir() if settings.model_dir is None else None
     try:
         folder = ensure_model(model, settings.models_dir, shared)
+        model = identified(model, folder)
     except ModelFilesMissing as error:
         raise SettingsError(str(error)) from None
     try:
@@ -168,7 +171,7 @@ def _loaded(model: LocalModel, settings: EmbeddingSettings) -> tuple[LocalTokens
             f"The files of {model.id} in {folder} cannot be loaded ({type(error).__name__}). Remove that folder, "
             "or put the model's own files there."
         ) from None
-    return tokens, onnx
+    return model, tokens, onnx
 
 
 @asynccontextmanager
@@ -224,9 +227,9 @@ def _api(selection: Selection, settings: EmbeddingSettings, gate: ModelCallGate 
     timeout_s, connect_timeout_s = settings.http_client_timeout_s, settings.http_client_connect_timeout_s
     http_client = None
     if gate is not None:
-        from loom_common.model_calls.client import model_client
+        from loom_common.model_calls.client import ModelClient
 
-        http_client = model_client(gate.policy, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        http_client = ModelClient(gate.policy, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
     if selection.provider == OPENAI:
         from loom_embedding.providers.openai import NO_KEY, OpenAIApi
 

@@ -1,9 +1,8 @@
 """Builds the embedding service: the model, the use cases, the server."""
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -15,8 +14,10 @@ from loom_common.leases import Leases
 from loom_common.migrations import migrate
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
+from loom_common.status import WorkerStatus
+from loom_common.workers import Workers
 from loom_embedding.api.calibration import CalibrationServicer
-from loom_embedding.api.embedding import EmbeddingServicer
+from loom_embedding.api.embedding import EmbeddingServicer, Served
 from loom_embedding.app.calibration import Calibrations
 from loom_embedding.app.calibration_status import CalibrationStatus
 from loom_embedding.app.namespace_calibration import NamespaceCalibrations
@@ -26,7 +27,7 @@ from loom_embedding.app.shared_cache import NoSharedVectors, SharedCache, Shared
 from loom_embedding.app.status import EmbeddingStatus
 from loom_embedding.app.texts import TextEmbedding
 from loom_embedding.app.width import probe_width
-from loom_embedding.domain.embedder import FAKE, LOCAL, ServedModel
+from loom_embedding.domain.embedder import FAKE, LOCAL, Embedder, ServedModel
 from loom_embedding.model import OpenModel, open_model
 from loom_embedding.settings import EmbeddingSettings
 from loom_embedding.store.calibrations import CalibrationRepository
@@ -67,7 +68,8 @@ async def open_service(settings: EmbeddingSettings, ch: ClickHouse) -> AsyncIter
         if isinstance(shared, SharedCache):
             stack.push_async_callback(shared.aclose)
         calibration = build_calibration(model, settings, ch)
-        status = build_status(model, settings)
+        workers = Workers()
+        status = CalibrationStatus(build_status(model, settings), calibration.calibrations)
         spec = ServiceSpec(
             name=NAME,
             listen=settings.embedding_listen,
@@ -77,11 +79,13 @@ async def open_service(settings: EmbeddingSettings, ch: ClickHouse) -> AsyncIter
                 ),
                 calibration.service,
             ],
-            status=CalibrationStatus(status, calibration.calibrations),
+            status=WorkerStatus(status, NAME, lambda: workers.ended),
         )
         server = await stack.enter_async_context(serving(spec, settings, peers.deps))
         # After the server: a start does not wait for the model to be measured.
-        await stack.enter_async_context(_beside(*_probe(model), *calibration.work(settings)))
+        stack.push_async_callback(workers.close)
+        for name, work in {**_probe(model), **calibration.work(settings)}.items():
+            workers.start(name, work)
         yield server
 
 
@@ -103,9 +107,10 @@ class CalibrationParts:
             CALIBRATION_NAME,
         )
 
-    def work(self, settings: EmbeddingSettings) -> list[Coroutine[None, None, None]]:
-        """Returns what runs beside the calls."""
-        return [self.keeper.run(), *([self.recalibration.run()] if settings.recalibration_enabled else [])]
+    def work(self, settings: EmbeddingSettings) -> dict[str, Coroutine[None, None, None]]:
+        """Returns what runs beside the calls, by name."""
+        again = {"recalibration": self.recalibration.run()} if settings.recalibration_enabled else {}
+        return {"calibration": self.keeper.run(), **again}
 
 
 def build_calibration(
@@ -141,18 +146,6 @@ def open_shared_cache(
     )
 
 
-@asynccontextmanager
-async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Runs work for the block; it is cancelled and waited for at the end."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def build_status(model: OpenModel, settings: EmbeddingSettings) -> EmbeddingStatus:
     """Returns what tells how an open model fares."""
     return EmbeddingStatus(
@@ -165,27 +158,27 @@ def build_status(model: OpenModel, settings: EmbeddingSettings) -> EmbeddingStat
     )
 
 
-def _probe(model: OpenModel) -> list[Coroutine[None, None, None]]:
+def _probe(model: OpenModel) -> dict[str, Coroutine[None, None, None]]:
     """Returns the look at a remote model's width; a local one was looked at when it was loaded."""
-    return [probe_width(model.embedder)] if model.remote else []
+    return {"width": probe_width(model.embedder)} if model.remote else {}
 
 
 def build_servicer(
     model: OpenModel, settings: EmbeddingSettings, shared: SharedVectors | None = None, clock: Clock | None = None
 ) -> EmbeddingServicer:
-    """Returns the servicer over an open model."""
-    timer = (clock or SystemClock()).monotonic_s
-    cache = QueryCache(settings.cache_size, settings.cache_ttl_s, timer)
-    return EmbeddingServicer(
-        QueryEmbedding(
-            model.embedder,
-            model.served,
-            model.tokens,
-            cache,
-            shared=shared,
-            gate=model.gate,
-            orphans=model.orphans,
-        ),
-        TextEmbedding(model.embedder, model.served, model.tokens, shared, gate=model.gate),
-        model.served,
-    )
+    """Returns the servicer over an open model and the views over it."""
+    cache = QueryCache(settings.cache_size, settings.cache_ttl_s, (clock or SystemClock()).monotonic_s)
+
+    def serving_with(embedder: Embedder, shared: SharedVectors | None) -> Served:
+        served = replace(model.served, name=embedder.model_name, dim=embedder.dim)
+        return Served(
+            QueryEmbedding(
+                embedder, served, model.tokens, cache, shared=shared, gate=model.gate, orphans=model.orphans
+            ),
+            TextEmbedding(embedder, served, model.tokens, shared, gate=model.gate),
+            served,
+        )
+
+    # The table of shared vectors holds those of one model.
+    views = {label: serving_with(view, None) for label, view in model.views.items()}
+    return EmbeddingServicer(serving_with(model.embedder, shared), views)

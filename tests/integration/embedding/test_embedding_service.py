@@ -1,6 +1,7 @@
 """The embedding service on a real server: its RPCs, who may call them, what it says of itself."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from loom.embedding.v1 import embedding_pb2_grpc as pb_grpc
 from loom_common.attribution import Attribution
 from loom_common.call import Call, bind
 from loom_common.clickhouse import ClickHouse
+from loom_common.errors import InvalidArgument
 from loom_common.server import Service
 from loom_common.settings import SettingsError
 from loom_embedding.settings import EmbeddingSettings
 from loom_embedding.wiring import FULL_NAME, build_servicer, build_status, open_model, open_service
+
+VIEW = "prefix:16:fake-ngram-64"
 
 
 @dataclass(slots=True)
@@ -60,7 +64,12 @@ async def local(deployment: Deployment, tmp_path: Path) -> AsyncIterator[Running
 @pytest.fixture
 async def fake(deployment: Deployment, tmp_path: Path) -> AsyncIterator[Running]:
     """The service with a fake and an expected width that it does not have."""
-    settings = EmbeddingSettings(LOOM_DATA_DIR=tmp_path, LOOM_EMBEDDING_MODEL="fake-ngram-64", LOOM_EMBEDDING_DIM=3072)
+    settings = EmbeddingSettings(
+        LOOM_DATA_DIR=tmp_path,
+        LOOM_EMBEDDING_MODEL="fake-ngram-64",
+        LOOM_EMBEDDING_DIM=3072,
+        LOOM_CODE_SEARCH_VECTOR_MODELS=(VIEW,),
+    )
     async for running in serve(deployment, settings):
         yield running
 
@@ -88,6 +97,18 @@ async def test_a_long_text_comes_back_in_chunks_that_cover_it(local: Running) ->
         assert before.start_offset < after.start_offset <= before.end_offset < after.end_offset
     assert [len(result.chunks) for result in (space, empty)] == [1, 1]
     assert all(np.linalg.norm(chunk.vector) == pytest.approx(1.0, abs=1e-5) for chunk in long.chunks)
+
+
+async def test_a_view_that_is_listed_is_embedded_with_by_its_label_and_no_other_is(fake: Running) -> None:
+    query = await fake.stub.EmbedQuery(pb.EmbedQueryRequest(text="dark mode", view=VIEW))
+    whole = await fake.stub.EmbedQuery(pb.EmbedQueryRequest(text="dark mode"))
+    stored = await fake.stub.EmbedMany(pb.EmbedManyRequest(texts=["dark mode"], view=VIEW))
+    assert (query.model, stored.model, stored.dim, whole.model) == (VIEW, VIEW, 16, "fake-ngram-64")
+    cut = np.array(whole.vector[:16])
+    assert query.vector == pytest.approx(cut / np.linalg.norm(cut), abs=1e-6)
+    assert list(stored.results[0].chunks[0].vector) == pytest.approx(list(query.vector))
+    with pytest.raises(InvalidArgument, match="view"):
+        await fake.stub.EmbedQuery(pb.EmbedQueryRequest(text="dark mode", view="prefix:8:fake-ngram-64"))
 
 
 async def test_the_served_model_is_described(local: Running) -> None:
@@ -217,6 +238,8 @@ async def test_files_that_are_no_model_stop_the_start_in_one_line(tmp_path: Path
     folder.mkdir()
     for name in ("model.onnx", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_text("{}")
+    config = {"model_type": "bert", "hidden_size": 384, "num_hidden_layers": 12, "vocab_size": 30522}
+    (folder / "config.json").write_text(json.dumps(config))
     settings = EmbeddingSettings(LOOM_EMBEDDING_MODEL_DIR=tmp_path, LOOM_EMBEDDING_MODEL="local:bge-small")
     with pytest.raises(SettingsError, match="cannot be loaded"):
         async with open_model(settings):

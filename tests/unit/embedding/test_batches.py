@@ -9,7 +9,7 @@ import pytest
 
 from loom_common.errors import BackendUnavailable, Overloaded
 from loom_embedding.domain.vectors import MalformedEmbedding
-from loom_embedding.providers.batches import BATCH_TEXTS, BATCH_TOKENS, BatchQueue, Rows
+from loom_embedding.providers.batches import BATCH_TEXTS, BATCH_TOKENS, MAX_WAITING_TOKENS, BatchQueue, Rows
 
 
 class Model:
@@ -98,6 +98,20 @@ async def test_too_much_waiting_work_is_refused_and_what_waits_is_still_done(mod
     assert caught.value.retry_after_s is not None
     model.released.set()
     assert await first == [4.0] * 100
+    assert await bulk(queue, ["more"]) == [4.0]
+    await queue.aclose()
+
+
+async def test_a_call_is_refused_while_more_tokens_wait_than_its_caller_has_time_for(model: Model) -> None:
+    queue = BatchQueue(model, max_waiting=10_000)
+    model.released.clear()
+    first = asyncio.create_task(bulk(queue, ["text"] * 1000, tokens=MAX_WAITING_TOKENS // 900))
+    await model.reached()
+    with pytest.raises(Overloaded):
+        await bulk(queue, ["more"])
+    model.released.set()
+    await first
+    assert queue._bulk.waiting_tokens == 0
     assert await bulk(queue, ["more"]) == [4.0]
     await queue.aclose()
 

@@ -159,6 +159,16 @@ async def test_a_failed_probe_leaves_the_service_ready_and_names_the_provider(st
         assert await problems(opened, given) == {"provider_failing:openai": "warning"}
 
 
+async def test_a_probe_that_breaks_in_a_providers_library_is_logged_and_hinders_nothing() -> None:
+    class Broken(FakeEmbedder):
+        async def embed_many(self, texts: Sequence[str]) -> list[Vector]:
+            raise RuntimeError("a defect of a library")
+
+    with capture_logs() as logs:
+        await probe_width(Broken("fake-ngram-64", 64))
+    assert [line["event"] for line in logs] == ["embedder_probe_failed"]
+
+
 async def test_a_local_models_own_width_is_kept_and_another_that_is_expected_shows() -> None:
     given = settings(LOOM_EMBEDDING_MODEL="fake-ngram-64")
     async with open_model(given) as opened:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_embedding import setup_models
-from loom_embedding.domain.models import LOCAL_MODELS, MINILM, LocalModel, ModelFile
+from loom_embedding.domain.models import LOCAL_MODELS, MINILM, REQUIRED_FILES, LocalModel, ModelFile
 from loom_embedding.providers.model_files import ModelFilesMissing, ensure_model, is_complete, lay_out
 
 PACKAGED = LOCAL_MODELS[MINILM]
@@ -95,7 +95,7 @@ def test_a_model_that_no_package_carries_names_the_three_sources(tmp_path: Path)
 def test_a_model_that_was_put_there_by_hand_is_served(tmp_path: Path) -> None:
     folder = tmp_path / "local-bge-small"
     folder.mkdir()
-    for name in ("model.onnx", "tokenizer.json", "tokenizer_config.json"):
+    for name in REQUIRED_FILES:
         (folder / name).write_text("{}")
     assert ensure_model(BGE, tmp_path) == folder
 

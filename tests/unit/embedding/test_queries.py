@@ -169,7 +169,7 @@ async def test_a_bound_that_passes_in_every_attempt_is_an_embed_timeout(org: str
 async def test_an_attempt_after_a_slow_one_may_answer() -> None:
     rig = Rig()
     rig.embedder.go.clear()
-    task = asyncio.create_task(rig.ask("dark mode", bound_ms=50, retries=1))
+    task = asyncio.create_task(rig.ask("dark mode", bound_ms=250, retries=1))
     await rig.waiting(2)
     rig.embedder.go.set()
     assert len(await task) == DIM

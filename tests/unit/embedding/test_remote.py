@@ -368,6 +368,7 @@ async def test_a_query_is_tried_again_after_a_failure_that_may_pass(stand_in: Pr
     [
         ([Reply.error(401)], 1, 1),  # it does not pass
         ([Reply.error(503)] * 2, 1, 2),  # no attempt is left
+        ([Reply.error(503), Reply.error(401)], 1, 2),  # it does not pass any more
         ([Reply.error(503)], 0, 1),
         ([Reply.error(429, retry_after="3")], 1, 1),  # the wait is longer than an attempt
     ],
@@ -376,9 +377,11 @@ async def test_a_query_fails_where_another_attempt_does_not_help(
     replies: list[Reply], retries: int, requests: int, stand_in: ProviderStandIn, rig: MakeRig
 ) -> None:
     stand_in.script(*replies)
-    with pytest.raises(ProviderFailed):
+    with pytest.raises(ProviderFailed) as caught:
         await Queries(rig("openai")).ask(retries=retries)
     assert len(stand_in.requests) == requests
+    assert caught.value.detail["attempts"] == requests
+    assert ("2 attempts" in caught.value.message) == (requests == 2)
 
 
 async def test_a_query_that_hangs_is_tried_again_within_its_bound_and_is_no_failure_of_the_provider(

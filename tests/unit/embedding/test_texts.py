@@ -1,6 +1,7 @@
 """Stored texts: as they are, chunked where they are long, each with its own fate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 
 from loom_common.call import Call, bind
 from loom_common.errors import PayloadTooLarge, Reason
-from loom_embedding.app.texts import TextEmbedding
-from loom_embedding.domain.embedder import Outcome
+from loom_embedding.app.texts import MAX_CALL_TOKENS, TextEmbedding
+from loom_embedding.domain.chunking import shortened_words
+from loom_embedding.domain.embedder import Outcome, Span
 from loom_embedding.domain.vectors import MalformedEmbedding, mean_vector, unit_vector
 from loom_embedding.providers.fake import FakeEmbedder, FakeTokens, fake_model, trigram_vector
 
@@ -65,9 +67,38 @@ async def test_a_long_text_with_one_bad_chunk_has_no_vector_at_all() -> None:
 async def test_more_chunks_than_an_answer_carries_are_refused_before_any_work() -> None:
     wide = TextEmbedding(FakeEmbedder("fake-ngram-4096", 4096), fake_model("fake-ngram-4096", 4096), FakeTokens())
     with pytest.raises(PayloadTooLarge) as caught, bind(Call()) as call:
-        await wide.embed(["word " * 250] * 600)
+        await wide.embed(["word " * 90] * 600)
     assert caught.value.detail["chunks"] == 600
     assert not call.usage
+
+
+async def test_more_tokens_than_a_call_takes_are_refused_before_any_work_and_both_numbers_told() -> None:
+    with pytest.raises(PayloadTooLarge) as caught, bind(Call()) as call:
+        await embedding().embed(["word " * (MAX_CALL_TOKENS // 2), "word " * (MAX_CALL_TOKENS // 2), "one"])
+    assert caught.value.detail == {"tokens": MAX_CALL_TOKENS + 1, "max_tokens": MAX_CALL_TOKENS}
+    assert not call.usage
+
+
+async def test_an_endless_word_costs_no_more_than_its_beginning() -> None:
+    class Letters(FakeTokens):
+        def spans(self, text: str) -> list[Span]:
+            return [Span(at, at + 1) for at, letter in enumerate(text) if not letter.isspace()]
+
+    served = replace(fake_model(NAME, DIM), longest_word=500)
+    text = f"see {'x' * 60_000} there"
+    [result] = await TextEmbedding(FakeEmbedder(NAME, DIM), served, Letters()).embed([text])
+    assert len(result.chunks) == 3
+    assert (result.chunks[0].span.start, result.chunks[-1].span.end) == (0, len(text))
+    last = result.chunks[-1].span
+    shown = text[: 4 + 500].ljust(4 + 60_000) + text[4 + 60_000 :]
+    assert np.array_equal(result.chunks[-1].vector, trigram_vector(shown[last.start : last.end], DIM))
+
+
+def test_only_runs_of_letters_that_no_word_is_as_long_as_are_shortened() -> None:
+    thai, words = "ก" * 3000, "word " * 1000
+    for text in (thai, words, "x" * 1000, "漢" * 3000, ""):
+        assert shortened_words(text, 1000) == text
+    assert shortened_words(f"a {'é1' * 1000} b", 1000) == f"a {'é1' * 500}{' ' * 1000} b"
 
 
 @pytest.mark.parametrize("values", [[1.0], [float("nan")] * DIM, [float("inf")] * DIM, [0.0] * DIM, [[1.0] * DIM], []])

