@@ -2,19 +2,32 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-from loom_common.settings import URL_PATTERN, URL_RULE, LowerCase, ProviderSettings
+from loom_common.settings import KEY_RULE, URL_PATTERN, URL_RULE, ApiKey, LowerCase, ProviderSettings
 from loom_common.settings.allowed import ALLOWED_KEY
+from loom_llm.domain.endpoints import parse_classify_endpoints, parse_rerank_endpoints
 from loom_llm.domain.policy import parse_policies
 from loom_llm.domain.selection import ANTHROPIC, OPENAI, Provider
 
 OpenAIEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 AnthropicEffort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
+_NoCap = BeforeValidator(lambda value: None if isinstance(value, str) and value.lower() == "none" else value)
+
 
 def _policies(text: str) -> str:
     parse_policies(text)
+    return text
+
+
+def _rerank_endpoints(text: SecretStr) -> SecretStr:
+    parse_rerank_endpoints(text.get_secret_value())
+    return text
+
+
+def _classify_endpoints(text: SecretStr) -> SecretStr:
+    parse_classify_endpoints(text.get_secret_value())
     return text
 
 
@@ -39,6 +52,14 @@ class LlmSettings(ProviderSettings):
         max_length=128,
         description="Model that is asked where the first one's provider is out or refuses a request (400, 413, 422); "
         "its provider follows from its name. Unset: none.",
+    )
+    default_daily_cost_cap_usd: Annotated[float | None, _NoCap] = Field(
+        default=1.0,  # Source: chosen; some fifteen answers of the assistant, and a fault costs no more than that
+        alias="LOOM_DEFAULT_DAILY_COST_CAP_USD",
+        ge=0,
+        json_schema_extra={ALLOWED_KEY: "a number, at least 0, or none"},
+        description="What the calls to models of a namespace without a cap of its own may cost in a day (UTC), in US "
+        "dollars; `none` for no cap.",
     )
     openai_reasoning_effort: Annotated[OpenAIEffort, LowerCase] | None = Field(
         default=None,
@@ -65,8 +86,8 @@ class LlmSettings(ProviderSettings):
         description="What holds for calls of a traffic class where they do not say it themselves: `cache` answers them "
         'from Loom\'s own cache. Unset: `{"bench": {"cache": true}}`.',
     )
-    anthropic_api_key: SecretStr | None = Field(
-        default=None, alias="ANTHROPIC_API_KEY", min_length=1, description="Key for anthropic."
+    anthropic_api_key: ApiKey | None = Field(
+        default=None, alias="ANTHROPIC_API_KEY", json_schema_extra=KEY_RULE, description="Key for anthropic."
     )
     anthropic_base_url: str = Field(
         default="https://api.anthropic.com",
@@ -100,6 +121,49 @@ class LlmSettings(ProviderSettings):
         le=600,
         description="Longest wait between two attempts, in seconds. A provider that asks for a longer one is not asked "
         "again.",
+    )
+
+    cohere_api_key: ApiKey | None = Field(
+        default=None,
+        alias="COHERE_API_KEY",
+        json_schema_extra=KEY_RULE,
+        description="Key for Cohere, which the reranker `builtin:cohere` asks.",
+    )
+    cohere_base_url: str = Field(
+        default="https://api.cohere.com",
+        alias="LOOM_COHERE_BASE_URL",
+        pattern=URL_PATTERN,
+        json_schema_extra=URL_RULE,
+        description="Root of the Cohere API, or of a server that speaks its `/v2/rerank`.",
+    )
+    rerank_endpoints: Annotated[SecretStr, AfterValidator(_rerank_endpoints)] = Field(
+        default=SecretStr(""),
+        alias="LOOM_RERANK_ENDPOINTS_JSON",
+        json_schema_extra={ALLOWED_KEY: "a JSON object of rerankers"},
+        description='Rerankers over HTTP by their names, such as `{"bge": {"url": "http://reranker:8080/rerank", '
+        '"format": "tei"}}`. Each has `url`, and may have `format` (`cohere`, `jina`, `tei`), `model`, `headers`, '
+        "`scores` (`unit`, `logit`) and `timeout_s`.",
+    )
+    rerank_timeout_s: float = Field(
+        default=10.0,  # Source: chosen; a search waits for it
+        alias="LOOM_RERANK_TIMEOUT_S",
+        gt=0,
+        le=600,
+        description="Time for all attempts of one call to Cohere or a reranker over HTTP, in seconds.",
+    )
+    classify_endpoints: Annotated[SecretStr, AfterValidator(_classify_endpoints)] = Field(
+        default=SecretStr(""),
+        alias="LOOM_CLASSIFY_ENDPOINTS_JSON",
+        json_schema_extra={ALLOWED_KEY: "a JSON object of classifiers"},
+        description='Classifiers over HTTP by their names, such as `{"topics": {"url": "http://classifier:8080/predict"'
+        "}}`. Each has `url`, and may have `model`, `headers`, `min_score` (0.5) and `timeout_s`.",
+    )
+    classify_timeout_s: float = Field(
+        default=5.0,  # Source: chosen; a write waits for it
+        alias="LOOM_CLASSIFY_TIMEOUT_S",
+        gt=0,
+        le=600,
+        description="Time for all attempts of one call to a classifier, in seconds.",
     )
 
     @property

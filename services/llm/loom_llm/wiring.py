@@ -7,10 +7,11 @@ import httpx2
 import structlog
 
 from loom.llm.v1 import llm_pb2_grpc as pb_grpc
+from loom_common.budget import Budget, GrpcSpend
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock, SystemClock
 from loom_common.migrations import migrate
-from loom_common.model_calls.client import model_client
+from loom_common.model_calls.client import ModelClient
 from loom_common.model_calls.gate import ModelCallGate
 from loom_common.model_calls.holds import Holds
 from loom_common.model_calls.policy import InferencePolicy
@@ -18,15 +19,19 @@ from loom_common.orphans import Orphans
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
 from loom_llm.api.llm import LlmServicer
+from loom_llm.app.asking import Asking
 from loom_llm.app.cache import AnswerCache
 from loom_llm.app.chat import Chat
+from loom_llm.app.classify import Classify
 from loom_llm.app.completion import Completion
 from loom_llm.app.fallback import FallbackClient
 from loom_llm.app.gate import Gate
 from loom_llm.app.models import Models
+from loom_llm.app.rerank import Rerank
 from loom_llm.app.status import LlmStatus
 from loom_llm.app.watching import Healths, WatchedClient
 from loom_llm.domain.client import LLMClient
+from loom_llm.domain.endpoints import Address, RerankEndpoint, parse_classify_endpoints, parse_rerank_endpoints
 from loom_llm.domain.policy import TrafficPolicies, parse_policies
 from loom_llm.domain.selection import (
     ANTHROPIC,
@@ -39,6 +44,7 @@ from loom_llm.domain.selection import (
     select,
 )
 from loom_llm.providers.clients import Access, Clients, OpenHttp
+from loom_llm.providers.endpoints import EndpointClient
 from loom_llm.providers.retrying import retry_policy
 from loom_llm.providers.sdk import CONNECT_TIMEOUT_S, Endpoint
 from loom_llm.settings import LlmSettings
@@ -73,20 +79,37 @@ async def open_service(settings: LlmSettings, ch: ClickHouse) -> AsyncIterator[R
         _log_selection(selection)
         healths = Healths()
         model_calls = peers.model_calls(settings)
-        clients = await stack.enter_async_context(open_clients(settings, model_calls))
+        holds = Holds()
+        clients = await stack.enter_async_context(open_clients(settings, model_calls, holds))
+        endpoints = open_endpoints(settings, model_calls.policy, holds)
+        stack.push_async_callback(endpoints.aclose)
         models = await open_models(selection, settings, clients, healths)
         cache = open_cache(settings, ch)
         stack.push_async_callback(cache.aclose)
         # Entered after the clients, the cache and the ledger's sink, which it needs to its end.
         orphans = await stack.enter_async_context(Orphans(peers.ledger, recorder=NAME, op="llm.complete"))
-        gate = Gate(reads_llm_free=settings.reads_llm_free, model_calls=model_calls)
+        spend = GrpcSpend(peers.channel(settings.insights_addr))
+        budget = Budget(peers.directory, spend, settings.default_daily_cost_cap_usd)
+        gate = Gate(
+            reads_llm_free=settings.reads_llm_free,
+            model_calls=model_calls,
+            budget=budget if settings.keys or settings.cohere_api_key else None,
+        )
         completion = Completion(models, orphans, gate, cache)
-        servicer = LlmServicer(completion, Chat(models, orphans, gate), cache, selection)
+        asking = Asking(endpoints, healths, orphans)
+        rerank = _rerank(settings, selection, gate, models, completion, asking)
+        classify = Classify(
+            gate,
+            asking,
+            parse_classify_endpoints(settings.classify_endpoints.get_secret_value()),
+            timeout_s=settings.classify_timeout_s,
+        )
+        servicer = LlmServicer(completion, Chat(models, orphans, gate), rerank, classify, cache, selection)
         spec = ServiceSpec(
             name=NAME,
             listen=settings.llm_listen,
             services=[Service(pb_grpc.add_LlmServiceServicer_to_server, servicer, FULL_NAME)],
-            status=LlmStatus(selection, healths, require_real=settings.require_real_providers),
+            status=LlmStatus(selection, healths, require_real=settings.require_real_providers, more=rerank.problems),
         )
         yield await stack.enter_async_context(serving(spec, with_room_for_models(settings), peers.deps))
 
@@ -97,12 +120,50 @@ def open_cache(settings: LlmSettings, ch: ClickHouse, clock: Clock | None = None
     return AnswerCache(AnswerRepository(ch), policies, clock or SystemClock(), alone=ch.exclusive)
 
 
-def open_clients(settings: LlmSettings, model_calls: ModelCallGate | None = None) -> Clients:
+def open_endpoints(settings: LlmSettings, policy: InferencePolicy, holds: Holds | None = None) -> EndpointClient:
+    """Returns what asks rerankers and classifiers; whoever opens it closes it.
+
+    Args:
+        settings: Their settings.
+        policy: What calls say of whom they are for.
+        holds: What jobs hold, of all providers.
+    """
+    longest_s = max(settings.rerank_timeout_s, settings.classify_timeout_s)
+    return EndpointClient(
+        lambda: ModelClient(policy, timeout_s=longest_s, connect_timeout_s=CONNECT_TIMEOUT_S, holds=holds),
+        retry_policy(attempts=settings.retry_attempts, max_wait_s=settings.retry_max_wait_s, total_s=longest_s),
+    )
+
+
+def _rerank(
+    settings: LlmSettings, selection: Selection, gate: Gate, models: Models, completion: Completion, asking: Asking
+) -> Rerank:
+    cohere = None
+    if (key := settings.cohere_api_key) is not None:
+        url = f"{settings.cohere_base_url.rstrip('/')}/v2/rerank"
+        cohere = RerankEndpoint(Address(url, {"authorization": f"Bearer {key.get_secret_value()}"}))
+    return Rerank(
+        gate,
+        models,
+        completion,
+        asking,
+        parse_rerank_endpoints(settings.rerank_endpoints.get_secret_value()),
+        cohere,
+        timeout_s=settings.rerank_timeout_s,
+        fake=selection.provider == FAKE,
+        require_real=settings.require_real_providers,
+    )
+
+
+def open_clients(
+    settings: LlmSettings, model_calls: ModelCallGate | None = None, holds: Holds | None = None
+) -> Clients:
     """Returns what builds clients of models, for every provider whose key is set.
 
     Args:
         settings: Their settings.
         model_calls: What calls say of whom they are for; None: nothing.
+        holds: What jobs hold, of all providers.
     """
     policy = retry_policy(
         attempts=settings.retry_attempts,
@@ -124,16 +185,15 @@ def open_clients(settings: LlmSettings, model_calls: ModelCallGate | None = None
         access,
         policy,
         reserve_max=settings.hidden_reasoning_reserve_max,
-        open_http=_open_http(model_calls.policy) if model_calls is not None else None,
+        open_http=_open_http(model_calls.policy, holds or Holds()) if model_calls is not None else None,
     )
 
 
-def _open_http(policy: InferencePolicy) -> OpenHttp:
+def _open_http(policy: InferencePolicy, holds: Holds) -> OpenHttp:
     """Returns what opens the providers' HTTP clients. What jobs hold counts for all of them."""
-    holds = Holds()
 
     def open_http(endpoint: Endpoint) -> httpx2.AsyncClient:
-        return model_client(policy, timeout_s=endpoint.timeout_s, connect_timeout_s=CONNECT_TIMEOUT_S, holds=holds)
+        return ModelClient(policy, timeout_s=endpoint.timeout_s, connect_timeout_s=CONNECT_TIMEOUT_S, holds=holds)
 
     return open_http
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 from support.grpc import bad_request, error_info, reason_of, retry_info
 from support.llm_service import FOR_ACME, Rig
 from support.providers import TEST_KEY, Fault, Reply
@@ -29,19 +30,27 @@ READ = Attribution(org="acme", feature="memory.search", read_only=True)
 async def test_a_prompt_is_completed_and_what_it_spent_comes_back(
     rig: Rig, variables: dict[str, str], provider: str, model: str
 ) -> None:
-    async with (
-        open_service(rig.settings(**variables), rig.clickhouse) as server,
-        rig.deployment.channel(server.address, "memory") as channel,
-    ):
-        stub = pb_grpc.LlmServiceStub(channel)
-        with bind(Call(attribution=FOR_ACME)) as call:
-            answer = await stub.Complete(pb.CompleteRequest(system="be brief", user="hi", max_tokens=9))
-        served = await stub.GetServedModel(pb.GetServedModelRequest())
+    with capture_logs() as logs:
+        async with (
+            open_service(rig.settings(**variables), rig.clickhouse) as server,
+            rig.deployment.channel(server.address, "memory") as channel,
+        ):
+            stub = pb_grpc.LlmServiceStub(channel)
+            with bind(Call(attribution=FOR_ACME)) as call:
+                answer = await stub.Complete(pb.CompleteRequest(system="be brief", user="hi", max_tokens=9))
+            served = await stub.GetServedModel(pb.GetServedModelRequest())
+            status = await status_pb2_grpc.StatusServiceStub(channel).GetStatus(status_pb2.GetStatusRequest())
     assert (answer.text, answer.provider, answer.model) == ("echo: hi", provider, model)
     assert (answer.input_tokens, answer.output_tokens, answer.from_cache) == (11, 7, False)
     assert (call.usage.input_tokens, call.usage.output_tokens, call.usage.llm_calls) == (11, 7, 1)
     assert (served.provider, served.model, served.fake, served.provider_source) == (provider, model, False, "key")
     assert 9 in rig.stand_in.requests[0].json.values()
+    facts = {"provider": provider, "model": model, "llm_provider_source": "key", "llm_provider_inferred": "true"}
+    assert dict(status.facts) == facts
+    inferred = {"event": "llm_provider_inferred", "log_level": "info"}
+    assert [line for line in logs if line["event"] == "llm_provider_inferred"] == [
+        {**inferred, "provider": provider, "model": model, "source": "key"}
+    ]
 
 
 async def test_without_a_key_the_fake_answers_and_says_so(rig: Rig) -> None:

@@ -2,17 +2,32 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 
 import grpc.aio
 import pytest
-from support.grpc import bad_request, error_info, reason_of
+from support.grpc import Deployment, bad_request, error_info, reason_of
+from support.llm import ScriptedClient, models_of, orphans_of, without_endpoints
 from support.llm_service import FOR_ACME, Rig
 from support.provider_streams import Asked, anthropic_events, openai_events
 from support.providers import TEST_KEY, Fault, Reply
 
 from loom.llm.v1 import llm_pb2 as pb
 from loom.llm.v1 import llm_pb2_grpc as pb_grpc
+from loom_common.attribution import ATTRIBUTION_KEY
 from loom_common.call import Call, bind
+from loom_common.clock import SystemClock
+from loom_common.ledger import FakeLedgerSink
+from loom_common.server import Service
+from loom_llm.api.llm import LlmServicer
+from loom_llm.app.cache import AnswerCache
+from loom_llm.app.chat import Chat
+from loom_llm.app.completion import Completion
+from loom_llm.app.gate import Gate
+from loom_llm.domain.messages import ChatRequest, Delta
+from loom_llm.domain.policy import TrafficPolicies
+from loom_llm.domain.selection import Selection, Source
+from loom_llm.store.answers_fake import FakeAnswers
 from loom_llm.wiring import open_service
 
 OPENAI = {"OPENAI_API_KEY": TEST_KEY}
@@ -30,6 +45,24 @@ def tasks_of_a_stream() -> list[str]:
 def conversation(**more: object) -> pb.ChatRequest:
     asked = [pb.ChatMessage(role="user", text="hi")]
     return pb.ChatRequest(messages=asked, tools=[WEATHER], **more)  # type: ignore[arg-type]  # any field
+
+
+def after_calls(asked: list[str], *told: str, text: str = "", late: str = "") -> pb.ChatRequest:
+    """Returns a conversation after calls to tools, with these results, and perhaps with one that comes too late."""
+    calls = [pb.ToolCall(id=name, name="weather", arguments="{}") for name in asked]
+    turns = [*conversation().messages, pb.ChatMessage(role="assistant", tool_calls=calls)]
+    turns += [pb.ChatMessage(role="tool", text="rain", tool_call_id=name) for name in told]
+    if text:
+        turns.append(pb.ChatMessage(role="user", text=text))
+    if late:
+        turns.append(pb.ChatMessage(role="tool", text="sun", tool_call_id=late))
+    return pb.ChatRequest(messages=turns, tools=[WEATHER])
+
+
+UNSENDABLE = [
+    pb.Tool(name="x", parameters=text)
+    for text in ('{"default": NaN}', '{"a":' * 65 + "1" + "}" * 65, '{"a":' * 20_000, '"{}"', "{} {}", "{'a': 1}")
+]
 
 
 @pytest.mark.parametrize("model", ["gpt-6-luna", "claude-haiku-4-5"])
@@ -142,6 +175,15 @@ async def test_a_caller_that_leaves_ends_the_providers_stream(rig: Rig) -> None:
             pb.ChatRequest(messages=[*conversation().messages, pb.ChatMessage(role="assistant", text="x")]),
             "messages[1].role",
         ),
+        (after_calls(["c1", "c1"], "c1"), "messages[1].tool_calls"),
+        (after_calls(["c1", "c2"], "c1"), "messages[2]"),
+        (after_calls(["c1"], "c1", "c1"), "messages[3].tool_call_id"),
+        (after_calls(["c1", "c2"], "c1", text="and?"), "messages[3].role"),
+        (after_calls(["c1"], "c1", text="and?", late="c1"), "messages[4].tool_call_id"),
+        *(
+            (pb.ChatRequest(messages=conversation().messages, tools=[tool]), "tools[0].parameters")
+            for tool in UNSENDABLE
+        ),
     ],
 )
 async def test_a_conversation_that_no_model_could_continue_is_refused(
@@ -178,3 +220,59 @@ async def test_two_hundred_streams_at_once_take_no_thread_each(rig: Rig) -> None
             while rig.stand_in.open_streams:
                 rig.stand_in.stream_ended.clear()
                 await rig.stand_in.stream_ended.wait()
+
+
+async def read_on(call: "grpc.aio.UnaryStreamCall[pb.ChatRequest, pb.ChatResponse]") -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+class EndlessModel(ScriptedClient):
+    """Streams words for as long as somebody takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    async def chat(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+        """See `LLMClient.chat`."""
+        try:
+            while True:
+                yield Delta("word " * 1000, input_tokens=11)
+                await asyncio.sleep(0)
+        finally:
+            self.ended.set()
+
+
+async def test_a_caller_that_stops_reading_loses_its_stream_and_what_it_spent_is_recorded(
+    deployment: Deployment,
+) -> None:
+    model, sink = EndlessModel(), FakeLedgerSink()
+    models, orphans, gate = models_of(model), orphans_of(sink), Gate(reads_llm_free=False)
+    cache = AnswerCache(FakeAnswers(), TrafficPolicies(), SystemClock())
+    served = Selection("openai", model.model, Source.KEY, "openai")
+    servicer = LlmServicer(
+        Completion(models, orphans, gate),
+        Chat(models, orphans, gate),
+        *without_endpoints(models, orphans, gate),
+        cache,
+        served,
+        longest_write_s=0.2,
+    )
+    service = Service(pb_grpc.add_LlmServiceServicer_to_server, servicer, "loom.llm.v1.LlmService")
+    metadata = (deployment.credential("memory"), (ATTRIBUTION_KEY, FOR_ACME.to_bytes()))
+    async with (
+        deployment.serving(service, name="llm") as server,
+        grpc.aio.insecure_channel(server.address) as raw,
+        asyncio.timeout(30),
+    ):
+        call = pb_grpc.LlmServiceStub(raw).Chat(conversation(), metadata=metadata)
+        assert (await call.read()).text.startswith("word")
+        await model.ended.wait()
+        # What was sent before is still read, and then why the rest is missing.
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await read_on(call)
+    assert reason_of(caught.value) == "DEADLINE_EXCEEDED"
+    [entry] = sink.entries
+    assert (entry.row.org, entry.row.input_tokens) == ("acme", 11)
+    assert entry.row.output_tokens > 0

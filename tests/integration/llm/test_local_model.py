@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from loom_llm.domain.json_text import without_fences
+from loom_common.json_text import without_fences
 from loom_llm.domain.messages import ChatRequest, Message, Tool
 from loom_llm.domain.traits import Traits
 from loom_llm.providers.openai import OpenAIWire

@@ -44,6 +44,13 @@ async def test_what_a_stream_spent_lands_on_the_running_call() -> None:
     assert rig.sink.entries == []
 
 
+async def test_what_a_provider_does_not_count_is_estimated() -> None:
+    rig = Rig(ScriptedClient(LLMResult("one two", "openai", "gpt-6-luna")))
+    with bind(Call(attribution=FOR_ACME)) as call:
+        await rig.read()
+    assert (call.usage.input_tokens, call.usage.output_tokens, call.usage.llm_calls) == (10, 2, 1)
+
+
 async def test_the_gate_comes_before_the_model() -> None:
     client = ScriptedClient(ANSWER)
     with bind(Call()), pytest.raises(ModelCallUnattributed):

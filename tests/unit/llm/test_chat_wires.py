@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from support.provider_streams import (
     Asked,
+    JsonObject,
     anthropic_error_event,
     anthropic_events,
     openai_error_event,
@@ -161,17 +162,26 @@ async def test_anthropic_gets_all_results_of_calls_in_the_one_turn_after_them(
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ("{half", {"unreadable": "{half"}),
+        ('{"x": NaN}', {"unreadable": '{"x": NaN}'}),
+        ('{"x": [' * 70, {"unreadable": '{"x": [' * 70}),
+        ('"text"', {"unreadable": '"text"'}),
+        ('{"x": "\\ud800"}', {"x": "\ufffd"}),
+    ],
+)
 async def test_arguments_that_a_model_wrote_badly_are_sent_back_without_breaking_the_conversation(
-    stand_in: ProviderStandIn, make_client: MakeClient
+    arguments: str, sent: JsonObject, stand_in: ProviderStandIn, make_client: MakeClient
 ) -> None:
-    bad = (Message("user", "hi"), Message("assistant", "", (ToolCall("c1", "clock", "{half"),)))
+    bad = (Message("user", "hi"), Message("assistant", "", (ToolCall("c1", "clock", arguments),)))
     request = ChatRequest((*bad, Message("tool", "unreadable arguments", tool_call_id="c1")), tools=(CLOCK,))
     for provider in ("openai", "anthropic"):
         await read(make_client(provider), request)
-    openai, anthropic = (one.json["messages"] for one in stand_in.requests)
-    assert "{half" in json.dumps(openai)
-    assert isinstance(anthropic, list)
-    assert json.loads(json.dumps(anthropic))[1]["content"][0]["input"] == {"unreadable": "{half"}
+    openai, anthropic = (json.loads(json.dumps(one.json["messages"])) for one in stand_in.requests)
+    assert openai[1]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert anthropic[1]["content"][0]["input"] == sent
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """The fake is useful for a demonstration, the same each time, and says what it is."""
 
+import asyncio
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom_llm.providers.fake import FakeClient
 
@@ -75,3 +78,28 @@ async def test_json_has_the_form_of_a_schema_in_the_instructions() -> None:
 
 async def test_json_without_a_form_holds_the_echo_and_says_that_it_is_fake() -> None:
     assert json.loads(await said("Be brief.", "hi", json_object=True)) == {"fake": True, "echo": "[fake-echo] hi"}
+
+
+@pytest.mark.parametrize(
+    "user",
+    ["".join(f"{number}?\n" for number in range(400_000)), "word" * 1_000_000, "? " * 2_000_000],
+    ids=["questions", "word", "marks"],
+)
+async def test_a_prompt_of_four_megabytes_is_answered_with_short_quotes(user: str) -> None:
+    text = await said('Answer like {"a": "...", "b": ["..."]}', user, json_object=True)
+    assert len(text) < 4000
+
+
+async def test_calls_are_answered_while_a_hostile_prompt_is_read() -> None:
+    client = FakeClient("fake-echo-1")
+    hostile = asyncio.create_task(client.complete('{"a":[' * 20 + '"x' * 100_000, "hi", 9, {"type": "json_object"}))
+    await asyncio.sleep(0)
+    assert (await client.complete("", "hi")).text == "[fake-echo] hi"
+    assert not hostile.done()
+    assert json.loads((await hostile).text)["fake"] is True
+
+
+@given(prompt=st.text(), cap=st.integers(1, 50))
+async def test_the_fake_answers_json_that_parses(prompt: str, cap: int) -> None:
+    result = await FakeClient("fake-echo-1").complete("", prompt, cap, {"type": "json_object"})
+    assert json.loads(result.text)["fake"] is True

@@ -1,10 +1,14 @@
 """The gate of the llm service: what is asked, and in which order."""
 
+from dataclasses import replace
+
 import pytest
 
 from loom_common.attribution import Attribution
-from loom_common.call import Call, bind
-from loom_common.errors import ModelCallsOff, ModelCallUnattributed, ModelPolicyUnread, ReadsLlmFree
+from loom_common.auth.directory import FakeDirectory
+from loom_common.budget import Budget, FakeSpend
+from loom_common.call import Call, Scope, bind
+from loom_common.errors import BudgetExhausted, ModelCallsOff, ModelCallUnattributed, ModelPolicyUnread, ReadsLlmFree
 from loom_common.model_calls.gate import ModelCallGate
 from loom_common.model_calls.policy import InferencePolicy
 from loom_common.model_calls.reads import FakeReads
@@ -43,3 +47,16 @@ async def test_reads_pass_only_where_they_may_have_a_model() -> None:
         assert running.model_call is not None
     with bind(Call(attribution=WRITE)):
         await gate(FakeSwitch(), reads_llm_free=True).require()
+
+
+async def test_a_namespace_that_spent_its_cap_passes_no_gate_and_the_deployments_own_calls_do() -> None:
+    spend = FakeSpend()
+    scope = Scope("acme", "team")
+    spend.usd[scope, "memory.ask"] = 1.0
+    model_calls = ModelCallGate(InferencePolicy(), FakeSwitch(), FakeReads())
+    budgeted = Gate(reads_llm_free=False, model_calls=model_calls, budget=Budget(FakeDirectory(), spend, 1.0))
+    with bind(Call(attribution=replace(WRITE, namespace="team"))), pytest.raises(BudgetExhausted):
+        await budgeted.require()
+    for namespace in ("other", ""):
+        with bind(Call(attribution=replace(WRITE, namespace=namespace))):
+            await budgeted.require()

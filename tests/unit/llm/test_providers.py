@@ -35,8 +35,9 @@ async def test_openai_sends_messages_cap_and_key_and_reads_text_and_counts(
     stand_in.script(Reply(body=chat_completion("hello", "gpt-6-luna-2026", prompt_tokens_details=details)))
     result = await make_client("openai").complete("be brief", "hi", 64)
     assert result == LLMResult(
-        "hello", "openai", "gpt-6-luna-2026", input_tokens=11, output_tokens=7, cached_input_tokens=5
-    )
+        "hello", "openai", "gpt-6-luna-2026", input_tokens=11, output_tokens=7, cached_input_tokens=5,
+        response_id="chatcmpl-1",
+    )  # fmt: skip
     [sent] = stand_in.requests
     assert (sent.method, sent.path, sent.headers["authorization"]) == ("POST", OPENAI_CHAT, f"Bearer {TEST_KEY}")
     assert sent.json == {
@@ -62,6 +63,7 @@ async def test_anthropic_sends_a_cacheable_system_block_and_counts_cached_tokens
         output_tokens=7,
         cached_input_tokens=100,
         cache_write_tokens=20,
+        response_id="msg_1",
     )
     [sent] = stand_in.requests
     assert (sent.method, sent.path, sent.headers["authorization"]) == (

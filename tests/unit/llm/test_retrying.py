@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from support.llm import ScriptedClient
 from support.provider_streams import openai_error_event, openai_events
 from support.providers import TEST_KEY, Fault, ProviderStandIn, Reply
 
 from loom_common.call import Call, bind
 from loom_common.providers import FailureKind, ProviderError, RetryPolicy
 from loom_llm.domain.messages import ChatRequest
+from loom_llm.domain.opening import opened, until
 from loom_llm.domain.traits import Traits
 from loom_llm.providers.openai import OpenAIWire
 from loom_llm.providers.retrying import RetryingClient, retry_policy
@@ -229,3 +231,12 @@ async def test_what_a_reader_does_between_two_pieces_is_not_cut(stand_in: Provid
             await anext(deltas)
     assert first.text == "echo:"
     assert caught.value.kind is FailureKind.TIMEOUT
+
+
+async def test_a_stream_that_was_opened_too_late_is_closed_all_the_same() -> None:
+    client = ScriptedClient()
+    stream = await opened(client.chat(ASKED))
+    with pytest.raises(ProviderError):
+        async for _ in until(stream.deltas(), time.monotonic() - 1, "openai"):
+            pass
+    assert client.open_streams == 0

@@ -5,10 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.llm import models_of, orphans_of
 from support.provider_streams import openai_events
 from support.providers import Fault, ProviderStandIn, Received, Reply, chat_completion, message
 
+from loom_common.attribution import Attribution
+from loom_common.call import Call, bind
+from loom_common.errors import ProviderFailed
+from loom_common.ledger import FakeLedgerSink
 from loom_common.providers import FailureKind, ProviderError
+from loom_llm.app.chat import Chat
+from loom_llm.app.completion import Completion, Prompt
+from loom_llm.app.gate import Gate
 from loom_llm.domain.messages import ChatRequest
 from loom_llm.domain.traits import Refusal, Shape, Traits
 from loom_llm.providers.shaped import ShapedClient
@@ -334,3 +342,83 @@ async def test_a_short_answer_that_can_be_seen_is_left_as_it_is(
     result = await make_client("openai").complete("", "hi", 2)
     assert (result.text, result.stop_reason) == ("half a", "length")
     assert len(stand_in.requests) == 1
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_what_hidden_reasoning_cost_is_told_where_the_second_request_fails(
+    provider: str, stand_in: ProviderStandIn, make_client: MakeClient
+) -> None:
+    stand_in.script(thought_only(provider), Reply.error(503))
+    client = make_client(provider, reserve_max=5000)
+    completion = Completion(models_of(client), orphans_of(FakeLedgerSink()), Gate(reads_llm_free=False))
+    with bind(Call(attribution=Attribution("acme"))) as call, pytest.raises(ProviderFailed):
+        await completion.complete(Prompt("", "hi", 64))
+    assert (call.usage.input_tokens, call.usage.output_tokens, call.usage.llm_calls) == (11, 7, 1)
+
+
+async def test_what_hidden_reasoning_cost_is_recorded_where_the_caller_left_before_the_second_request_failed(
+    stand_in: ProviderStandIn, make_client: MakeClient
+) -> None:
+    stand_in.script(thought_only("openai"), Reply(fault=Fault.HANG))
+    client, sink = make_client("openai", reserve_max=5000, timeout_s=0.2), FakeLedgerSink()
+    async with orphans_of(sink) as orphans:
+        completion = Completion(models_of(client), orphans, Gate(reads_llm_free=False))
+        with bind(Call(op="llm.complete", request_id="req-1", attribution=Attribution("acme", "home"))) as call:
+            task = asyncio.create_task(completion.complete(Prompt("", "hi", 64)))
+        async with asyncio.timeout(5):
+            while len(stand_in.requests) < 2:
+                stand_in.arrived.clear()
+                await stand_in.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    [entry] = sink.entries
+    assert (entry.row.input_tokens, entry.row.output_tokens, entry.row.status) == (11, 7, "CANCELLED")
+    assert not call.usage
+
+
+@pytest.mark.parametrize("ending", ["refused", "broken off", "left"])
+async def test_what_a_streams_hidden_reasoning_cost_is_told_however_the_second_stream_ends(
+    ending: str, stand_in: ProviderStandIn, make_client: MakeClient
+) -> None:
+    replies = {
+        "refused": Reply.error(503),
+        "broken off": Reply(events=openai_events("one two")[:3], fault=Fault.CUT),
+        "left": Reply(events=openai_events("one two")[:3], fault=Fault.STALL),
+    }
+    stand_in.script(Reply(events=openai_events("", stop="length", reasoning=64)), replies[ending])
+    client, sink = make_client("openai", reserve_max=5000), FakeLedgerSink()
+    chat = Chat(models_of(client), orphans_of(sink), Gate(reads_llm_free=False))
+    with bind(Call(op="llm.chat", attribution=Attribution("acme", "home"))) as call:
+        stream = chat.stream(ChatRequest.of_prompt("", "hi", 64))
+        if ending == "left":
+            await anext(stream)
+            await stream.aclose()
+        else:
+            with pytest.raises(ProviderFailed):
+                async for _ in stream:
+                    pass
+    if ending == "left":
+        [entry] = sink.entries
+        told = (entry.row.output_tokens, entry.row.llm_call_count)
+    else:
+        told = (call.usage.output_tokens, call.usage.llm_calls)
+    assert told[0] >= 7
+    assert told[1] == (1 if ending == "refused" else 2)
+
+
+@pytest.mark.parametrize("way", ["whole", "stream"])
+async def test_what_hidden_reasoning_cost_is_told_once_where_all_went_well(
+    way: str, stand_in: ProviderStandIn, make_client: MakeClient
+) -> None:
+    stand_in.script(thought_only("openai") if way == "whole" else Reply(events=openai_events("", stop="length")))
+    client, sink = make_client("openai", reserve_max=5000), FakeLedgerSink()
+    models, orphans, gate = models_of(client), orphans_of(sink), Gate(reads_llm_free=False)
+    with bind(Call(attribution=Attribution("acme"))) as call:
+        if way == "whole":
+            await Completion(models, orphans, gate).complete(Prompt("", "hi", 64))
+        else:
+            async for _ in Chat(models, orphans, gate).stream(ChatRequest.of_prompt("", "hi", 64)):
+                pass
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (22, 14)
+    assert sink.entries == []

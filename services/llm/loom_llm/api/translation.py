@@ -1,13 +1,15 @@
 """Turns the contract's messages into the service's own and back."""
 
-import json
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias, cast
 
 from loom.llm.v1 import llm_pb2 as pb
 from loom_common.errors import FieldViolation, InvalidArgument
+from loom_common.json_text import strict_object
 from loom_common.prompts import reference
 from loom_common.telemetry.genai import PromptRef
 from loom_llm.app.completion import Prompt
+from loom_llm.app.rerank import Reranking
 from loom_llm.domain.cache_key import CacheUse
 from loom_llm.domain.messages import (
     DEFAULT_MAX_TOKENS,
@@ -21,6 +23,7 @@ from loom_llm.domain.messages import (
     ToolCallFragment,
     ToolChoice,
 )
+from loom_llm.domain.ranking import Ranking
 
 _Asked: TypeAlias = pb.CompleteRequest | pb.StreamCompleteRequest | pb.ChatRequest
 
@@ -41,6 +44,21 @@ def prompt_from_proto(request: pb.CompleteRequest) -> Prompt:
 def stream_request_from_proto(request: pb.StreamCompleteRequest) -> ChatRequest:
     """Returns the request of one prompt."""
     return ChatRequest.of_prompt(request.system, request.user, _max_tokens(request), _response_format(request))
+
+
+def reranking_from_proto(request: pb.RerankRequest) -> Reranking:
+    """Returns what is to be reranked."""
+    return Reranking(request.reranker, request.query, tuple(request.documents), named=request.named)
+
+
+def ranking_to_proto(ranking: Ranking, top_n: int | None) -> pb.RerankResponse:
+    """Returns the best `top_n` of a ranking; None for all."""
+    return pb.RerankResponse(
+        results=[pb.RerankResult(index=one.index, relevance_score=one.score) for one in ranking.results[:top_n]],
+        provider=ranking.provider,
+        model=ranking.model,
+        reranked=ranking.reranked,
+    )
 
 
 def chat_request_from_proto(request: pb.ChatRequest) -> ChatRequest:
@@ -145,40 +163,46 @@ def _tool_choice(choice: pb.ToolChoice) -> ToolChoice:
 
 def _violations(request: pb.ChatRequest) -> list[FieldViolation]:
     """Returns what the contract's rules on single fields cannot say."""
-    found = []
-    asked: set[str] = set()
-    for at, message in enumerate(request.messages):
+    return [*_turn_violations(request.messages), *_tool_violations(request)]
+
+
+def _turn_violations(messages: Sequence[pb.ChatMessage]) -> Iterator[FieldViolation]:
+    if messages[0].role != "user":
+        yield FieldViolation("messages[0].role", "must be user: a conversation begins with one")
+    waiting: set[str] = set()
+    for at, message in enumerate(messages):
         place = f"messages[{at}]"
-        if message.role == "assistant":
-            asked.update(call.id for call in message.tool_calls)
-        elif message.tool_calls:
-            found.append(FieldViolation(f"{place}.tool_calls", "only an assistant asks for calls"))
-        if message.role == "tool" and message.tool_call_id not in asked:
-            found.append(FieldViolation(f"{place}.tool_call_id", "must name a call that an earlier turn asked for"))
-        if message.role != "tool" and not message.text and not message.tool_calls:
-            found.append(FieldViolation(f"{place}.text", "must say something"))
-    if request.messages[0].role != "user":
-        found.append(FieldViolation("messages[0].role", "must be user: a conversation begins with one"))
-    if request.messages[-1].role == "assistant":
-        found.append(FieldViolation(f"messages[{len(request.messages) - 1}].role", "must not be the assistant's turn"))
+        ids = [call.id for call in message.tool_calls]
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                yield FieldViolation(f"{place}.tool_call_id", "must name a call of the turn before without a result")
+            waiting.discard(message.tool_call_id)
+        else:
+            if waiting:
+                yield FieldViolation(f"{place}.role", "must be tool: calls of the turn before have no result yet")
+            if not message.text and not ids:
+                yield FieldViolation(f"{place}.text", "must say something")
+            waiting = set(ids)
+        if ids and message.role != "assistant":
+            yield FieldViolation(f"{place}.tool_calls", "only an assistant asks for calls")
+        if len(set(ids)) != len(ids):
+            yield FieldViolation(f"{place}.tool_calls", "must not hold an id twice")
+    last = len(messages) - 1
+    if messages[last].role == "assistant":
+        yield FieldViolation(f"messages[{last}].role", "must not be the assistant's turn")
+    elif waiting:
+        yield FieldViolation(f"messages[{last}]", "must be followed by the results of the other calls")
+
+
+def _tool_violations(request: pb.ChatRequest) -> Iterator[FieldViolation]:
     names = [tool.name for tool in request.tools]
     if len(set(names)) != len(names):
-        found.append(FieldViolation("tools", "must not hold a name twice"))
-    found += [
-        FieldViolation(f"tools[{at}].parameters", "must be a JSON object")
-        for at, tool in enumerate(request.tools)
-        if not _is_object(tool.parameters)
-    ]
+        yield FieldViolation("tools", "must not hold a name twice")
+    for at, tool in enumerate(request.tools):
+        if strict_object(tool.parameters) is None:
+            yield FieldViolation(f"tools[{at}].parameters", "must be a JSON object")
     choice = request.tool_choice
     if choice.mode == "tool" and choice.name not in names:
-        found.append(FieldViolation("tool_choice.name", "must name one of the tools"))
+        yield FieldViolation("tool_choice.name", "must name one of the tools")
     if choice.mode in {"required", "tool"} and not names:
-        found.append(FieldViolation("tool_choice.mode", "needs tools"))
-    return found
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+        yield FieldViolation("tool_choice.mode", "needs tools")

@@ -110,12 +110,12 @@ class AnswerCache:
     def over(self, client: LLMClient, use: CacheUse) -> LLMClient:
         """Returns a client that answers from the cache where it can; for the running call alone.
 
-        It is `client` itself where the cache is not to be used: it is switched off for the call, the call is for no
-        organisation, or a temperature asks for another answer each time.
+        It is `client` itself where the cache is not to be used: it is switched off for the call, or the call is for no
+        organisation.
         """
         enabled = self._policies.caches(use.traffic_class) if use.enabled is None else use.enabled
         attribution = call.current().attribution
-        if not enabled or attribution is None or not attribution.org or use.extra.get("temperature"):
+        if not enabled or attribution is None or not attribution.org:
             return client
         namespaces = use.namespaces or ((attribution.namespace,) if attribution.namespace else ())
         return CachedClient(client, self, attribution.org, replace(use, namespaces=namespaces))
@@ -282,7 +282,7 @@ class CachedClient:
         response_format: ResponseFormat | None = None,
     ) -> LLMResult:
         """See `LLMClient.complete`."""
-        key = cache_key(self._org, self.model, system, user, max_tokens, response_format, self._use.extra)
+        key = cache_key(self._org, self.model, system, user, max_tokens, response_format)
 
         async def ask() -> LLMResult:
             return await self._inner.complete(system, user, max_tokens, response_format)

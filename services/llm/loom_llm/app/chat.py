@@ -8,17 +8,20 @@ from typing import Final
 
 from loom_common import call
 from loom_common.clock import Clock, SystemClock
+from loom_common.errors import LoomError
 from loom_common.orphans import Orphans
 from loom_common.providers import ProviderError, provider_failed
 from loom_common.telemetry.genai import PromptRef, prompted
+from loom_common.usage import Usage
 from loom_llm.app.gate import Gate
 from loom_llm.app.models import Models
 from loom_llm.app.usage import usage_of
 from loom_llm.domain.client import LLMClient
 from loom_llm.domain.messages import Assembly, ChatRequest, Delta, LLMResult
 from loom_llm.domain.opening import opened
+from loom_llm.domain.spending import Wasted, collecting
 
-# Source: the providers' own rule of thumb for English text. Used only where a stream ended before its usage came.
+# Source: the providers' own rule of thumb for English text. Used only where a stream's usage does not come.
 _BYTES_PER_TOKEN: Final = 4
 
 
@@ -60,9 +63,10 @@ class Chat:
         started_at, started_s = self._clock.now(), time.monotonic()
         seen = Assembly()
         result: LLMResult | None = None
+        wasted: Wasted = []
         try:
             # The request is sent, and its span begins, while the stream is opened.
-            with prompted(reference):
+            with prompted(reference), collecting() as wasted:
                 stream = await opened(client.chat(request))
             async with aclosing(stream.deltas()) as deltas:
                 async for delta in deltas:
@@ -71,19 +75,33 @@ class Chat:
                     yield delta
             if result is not None:
                 # Only now: what a reader costs that leaves at the last piece is recorded below, and once is enough.
-                call.current().usage.merge(usage_of(result))
+                counted = result.input_tokens or result.output_tokens
+                call.current().usage.merge(
+                    _usage(wasted, result if counted else _estimate(client, request, seen)),
+                )
         except ProviderError as error:
-            if seen.begun:
-                call.current().usage.merge(usage_of(_estimate(client, request, seen)))
+            spent = [_estimate(client, request, seen)] if seen.begun else []
+            call.current().usage.merge(_usage(wasted, *spent))
             raise provider_failed(error) from None
+        except LoomError:
+            call.current().usage.merge(_usage(wasted))
+            raise
         except (asyncio.CancelledError, GeneratorExit):
-            spent = result or _estimate(client, request, seen)
-            self._orphans.left(usage_of(spent), started_at, started_s)
+            left = result or _estimate(client, request, seen)
+            self._orphans.left(_usage(wasted, left), started_at, started_s)
             raise
 
 
+def _usage(wasted: Wasted, *results: LLMResult) -> Usage:
+    """Returns what answers cost, and what was paid for in vain before them."""
+    usage = Usage()
+    for result in (*results, *wasted):
+        usage.merge(usage_of(result))
+    return usage
+
+
 def _estimate(client: LLMClient, request: ChatRequest, seen: Assembly) -> LLMResult:
-    """Returns what a stream cost that ended before its provider told: the prompt, and what was read of the answer."""
+    """Returns what a stream cost whose provider did not tell: the prompt, and what was read of the answer."""
     said = [seen.text, *(f"{one.name}{one.arguments}" for one in seen.tool_calls)]
     asked = [request.system, *(message.text for message in request.messages)]
     asked += [one.arguments for message in request.messages for one in message.tool_calls]

@@ -1,16 +1,33 @@
 """What the llm service says of itself."""
 
+from collections.abc import Callable
+
 from loom_common.status import Problem, Severity, StatusReport
 from loom_llm.app.watching import Healths
 from loom_llm.domain.selection import FAKE, KEY_VARIABLES, Selection
 
 
 class LlmStatus:
-    """Tells which model is served and how its provider fares."""
+    """Tells which model is served and how its provider fares.
 
-    def __init__(self, selection: Selection, health: Healths, *, require_real: bool) -> None:
+    Args:
+        selection: The served model.
+        health: How providers fare.
+        require_real: Whether a fake is an error.
+        more: What else an operator should know.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        health: Healths,
+        *,
+        require_real: bool,
+        more: Callable[[], list[Problem]] = list,
+    ) -> None:
         self._selection = selection
         self._health = health
+        self._more = more
         self._fake_severity: Severity = "error" if require_real else "warning"
 
     async def report(self) -> StatusReport:
@@ -19,7 +36,7 @@ class LlmStatus:
         facts = {
             "provider": served.provider,
             "model": served.model,
-            "provider_source": served.source.value,
+            "llm_provider_source": served.source.value,
             "llm_provider_inferred": str(served.inferred).lower(),
         }
         return StatusReport(ready=True, problems=tuple(self._problems()), facts=facts)
@@ -46,4 +63,4 @@ class LlmStatus:
                     self._fake_severity,
                 )
             )
-        return problems + self._health.problems()
+        return problems + self._more() + self._health.problems()

@@ -72,34 +72,44 @@ class WatchedClient:
 
     async def chat(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
         """See `LLMClient.chat`."""
-        answered = False
+        ended = False
         try:
             async with aclosing(self._inner.chat(request)) as deltas:
                 async for delta in deltas:
                     if delta.result is not None:
-                        answered = True
+                        ended = True
                         self._answered()
                     yield delta
         except ProviderError as error:
             self._failed(error)
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            if not answered:
+            if not ended:
                 telemetry.add("loom.llm.calls", model=self.model, outcome="left")
             raise
 
     def _answered(self) -> None:
-        telemetry.add("loom.llm.calls", model=self.model, outcome="ok")
-        self._health.answered()
+        answered(self._health, self.model)
 
     def _failed(self, error: ProviderError) -> None:
-        telemetry.add("loom.llm.calls", model=self.model, outcome=error.kind.value)
-        self._health.failed(error)
-        _log.warning(
-            "provider_failed",
-            provider=error.provider,
-            model=self.model,
-            kind=error.kind.value,
-            status=error.status,
-            attempts=error.attempts,
-        )
+        failed(self._health, self.model, error)
+
+
+def answered(health: ProviderHealth, model: str) -> None:
+    """Notes that a model answered."""
+    telemetry.add("loom.llm.calls", model=model, outcome="ok")
+    health.answered()
+
+
+def failed(health: ProviderHealth, model: str, error: ProviderError) -> None:
+    """Notes that a model did not answer, after all attempts."""
+    telemetry.add("loom.llm.calls", model=model, outcome=error.kind.value)
+    health.failed(error)
+    _log.warning(
+        "provider_failed",
+        provider=error.provider,
+        model=model,
+        kind=error.kind.value,
+        status=error.status,
+        attempts=error.attempts,
+    )

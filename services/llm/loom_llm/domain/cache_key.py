@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from loom_common.model_names import same_model
-from loom_llm.domain.lenient_json import JsonValue
 from loom_llm.domain.messages import LLMResult, ResponseFormat
 
 
@@ -23,8 +21,6 @@ class CacheUse:
     namespaces: tuple[str, ...] = ()
     """Namespaces whose memories the prompt carries; empty for the one that the call is for."""
     traffic_class: str = ""
-    extra: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Arguments of the call beside the prompt, such as `temperature`."""
 
 
 def keepable(result: LLMResult, asked: str) -> bool:
@@ -46,14 +42,13 @@ def cache_key(
     user: str,
     max_tokens: int,
     response_format: ResponseFormat | None,
-    extra: Mapping[str, JsonValue],
 ) -> str:
     """Returns the key of one prompt's answer: a digest, so that the prompt itself is not kept.
 
-    It covers whatever an answer depends on, and the organisation, so that none is ever served another's answer.
+    It covers every argument of a call, and the organisation, so that none is ever served another's answer.
     """
-    rest = json.dumps({"response_format": response_format, **extra}, sort_keys=True, separators=(",", ":"))
-    return _digest(org, model, system, user, str(max_tokens), rest)
+    form = json.dumps(response_format, sort_keys=True, separators=(",", ":"))
+    return _digest(org, model, system, user, str(max_tokens), form)
 
 
 def key_mark(key: str) -> str:

@@ -117,6 +117,8 @@ class LLMResult:
     """Tokens of hidden reasoning among `output_tokens`, where the provider tells them."""
     fell_back: bool = False
     """Whether the fallback model answered in place of the one that was asked."""
+    response_id: str = ""
+    """The provider's identifier of the answer, where it gives one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,14 @@ class Assembly:
         """The calls so far, in the model's order; one without arguments has an empty object of them."""
         return tuple(
             ToolCall(
-                # Servers exist that give their calls no ids; results must name one.
-                next((piece.id for piece in pieces if piece.id), f"call_{index}"),
+                next((piece.id for piece in pieces if piece.id), unnamed_call(index)),
                 next((piece.name for piece in pieces if piece.name), ""),
                 "".join(piece.arguments for piece in pieces) or "{}",
             )
             for index, pieces in sorted(self._calls.items())
         )
+
+
+def unnamed_call(index: int) -> str:
+    """Returns the name of a call whose provider gave it none, as some servers do: its result must name one."""
+    return f"call_{index}"

@@ -54,11 +54,8 @@ async def until(stream: AsyncGenerator[Delta, None], ends_s: float, provider: st
     """
     async with aclosing(stream):
         while True:
-            left_s = ends_s - time.monotonic()
-            if left_s <= 0:  # pieces that are here already would else go on for ever
-                raise ProviderError(provider, FailureKind.TIMEOUT)
             # Around each piece alone: a limit around a `yield` would cut what the reader does in between.
-            limit = asyncio.timeout(left_s)
+            limit = asyncio.timeout(max(0.0, ends_s - time.monotonic()))
             try:
                 async with limit:
                     delta = await anext(stream, None)
@@ -69,3 +66,7 @@ async def until(stream: AsyncGenerator[Delta, None], ends_s: float, provider: st
             if delta is None:
                 return
             yield delta
+            # Pieces that are here already would else go on for ever. Not before the first: what never began to run
+            # closes nothing.
+            if delta.result is None and time.monotonic() >= ends_s:
+                raise ProviderError(provider, FailureKind.TIMEOUT)

@@ -22,14 +22,15 @@ from anthropic.types import (
 )
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
+from loom_common.json_text import strict_object, without_fences
 from loom_common.providers import FailureKind, ProviderError
 from loom_llm.domain import messages as ours
-from loom_llm.domain.json_text import without_fences
 from loom_llm.domain.messages import Assembly, ChatRequest, Delta, LLMResult, StopReason, ToolCallFragment
 from loom_llm.domain.prompts.structured_output import JSON_DIRECTIVE
 from loom_llm.domain.selection import ANTHROPIC
 from loom_llm.domain.traits import OUTPUT_CONFIG, TEMPERATURE, WISHED_TEMPERATURE, Shape
-from loom_llm.providers.sdk import Endpoint, SdkErrors, checked
+from loom_llm.providers.checking import checked
+from loom_llm.providers.sdk import Endpoint, SdkErrors
 
 _ERRORS: Final = SdkErrors(
     ANTHROPIC,
@@ -58,13 +59,18 @@ class AnthropicWire:
 
     def __init__(self, endpoint: Endpoint, *, effort: str | None = None) -> None:
         self._effort = effort
+        http = endpoint.opened()
         self._sdk = anthropic.AsyncAnthropic(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
             max_retries=0,
-            timeout=endpoint.timeout,
-            http_client=endpoint.http_client,
+            timeout=http.timeout,
+            http_client=http,
+            # Its spans would double ours, and its environment variables put prompts into them.
+            open_telemetry={"traces": False, "propagation": False},
         )
+        # `ANTHROPIC_CUSTOM_HEADERS` would put headers into every request, over the key's too. No argument stops it.
+        self._sdk._custom_headers = {}
 
     def wished(self) -> Shape:
         """See `Wire.wished`."""
@@ -85,7 +91,8 @@ class AnthropicWire:
                 arguments = json.dumps(block.input, ensure_ascii=False)
                 assembly.add(Delta(tool_calls=(ToolCallFragment(at, block.id, block.name, arguments),)))
             counts.take(answer.usage)
-            return _result(assembly, answer.model or model, answer.stop_reason, counts, fenced=request.wants_json)
+            answering = answer.model or model
+            return _result(assembly, answering, answer.id, answer.stop_reason, counts, fenced=request.wants_json)
 
     async def stream(self, model: str, request: ChatRequest, shape: Shape, cap: int) -> AsyncGenerator[Delta, None]:
         """See `Wire.stream`. Where JSON is wanted, it comes in one piece: a fence around it is seen at its end only."""
@@ -99,7 +106,7 @@ class AnthropicWire:
                         yield delta
             if reading.stop is None:
                 raise ProviderError(ANTHROPIC, FailureKind.CONNECTION)  # it broke off between two events
-            result = _result(reading.assembly, reading.model, reading.stop, reading.counts, fenced=request.wants_json)
+            result = reading.result(fenced=request.wants_json)
         yield Delta(text=result.text if request.wants_json else "", result=result)
 
     async def aclose(self) -> None:
@@ -136,24 +143,29 @@ class _Reading:
     """One stream, as far as it was read."""
 
     def __init__(self, model: str) -> None:
-        self.model = model
-        self.assembly = Assembly()
-        self.counts = _Counts()
         self.stop: str | None = None
+        self._model = model
+        self._answer_id = ""
+        self._assembly = Assembly()
+        self._counts = _Counts()
         self._calls: dict[int, int] = {}
 
     def take(self, event: RawMessageStreamEvent) -> Delta:
         """Returns what an event adds; nothing for one that shows nothing."""
         delta = self._delta(event)
-        self.assembly.add(delta)
+        self._assembly.add(delta)
         return delta
+
+    def result(self, *, fenced: bool) -> LLMResult:
+        """Returns the whole answer, at the end of the stream."""
+        return _result(self._assembly, self._model, self._answer_id, self.stop, self._counts, fenced=fenced)
 
     def _delta(self, event: RawMessageStreamEvent) -> Delta:
         match event.type:
             case "message_start":
-                self.model = event.message.model or self.model
-                self.counts.take(event.message.usage)
-                return Delta(input_tokens=self.counts.input)
+                self._model, self._answer_id = event.message.model or self._model, event.message.id
+                self._counts.take(event.message.usage)
+                return Delta(input_tokens=self._counts.input)
             case "content_block_start" if event.content_block.type == "tool_use":
                 # Blocks of text count too, calls are counted among themselves.
                 at = self._calls.setdefault(event.index, len(self._calls))
@@ -168,7 +180,7 @@ class _Reading:
                 return Delta(tool_calls=(piece,))
             case "message_delta":
                 self.stop = event.delta.stop_reason or self.stop
-                self.counts.take(event.usage)
+                self._counts.take(event.usage)
         return Delta()
 
 
@@ -240,15 +252,16 @@ def _blocks(message: ours.Message) -> list[ContentBlockParam]:
 
 def _arguments(text: str) -> dict[str, object]:
     """Returns arguments as the object that the API wants, those too that a model wrote as none."""
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError):
-        held = None
-    return held if isinstance(held, dict) else {"unreadable": text}
+    held = strict_object(text)
+    return {"unreadable": text} if held is None else {**held}
 
 
 def _tool(tool: ours.Tool) -> ToolParam:
-    return {"name": tool.name, "description": tool.description, "input_schema": json.loads(tool.parameters)}
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {**(strict_object(tool.parameters) or {})},
+    }
 
 
 def _tool_choice(choice: ours.ToolChoice) -> ToolChoiceParam:
@@ -265,7 +278,9 @@ def _tool_choice(choice: ours.ToolChoice) -> ToolChoiceParam:
             assert_never(choice.mode)
 
 
-def _result(assembly: Assembly, model: str, stop: str | None, counts: _Counts, *, fenced: bool) -> LLMResult:
+def _result(
+    assembly: Assembly, model: str, answer_id: str, stop: str | None, counts: _Counts, *, fenced: bool
+) -> LLMResult:
     return checked(
         LLMResult(
             text=without_fences(assembly.text) if fenced else assembly.text,
@@ -278,6 +293,7 @@ def _result(assembly: Assembly, model: str, stop: str | None, counts: _Counts, *
             stop_reason=_STOP.get(stop or "", "stop"),
             tool_calls=assembly.tool_calls,
             reasoning_tokens=counts.thinking,
+            response_id=answer_id,
         )
     )
 

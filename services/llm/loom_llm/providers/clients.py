@@ -47,7 +47,7 @@ class Clients:
         reserve_max: Most tokens that are added to a cap for hidden reasoning.
         learning_wait_s: Longest time that a call waits for what another one learns of the model.
         sleep: Waits between attempts.
-        open_http: Opens a provider's HTTP client; None leaves that to its SDK.
+        open_http: Opens a provider's HTTP client; None: one that names nobody.
     """
 
     def __init__(

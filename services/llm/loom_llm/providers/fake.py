@@ -1,11 +1,16 @@
 """The fake model: it quotes the prompt, says so, and never pretends to be a model."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, ChatRequest, Delta, LLMResult, ResponseFormat
 from loom_llm.domain.selection import FAKE
 from loom_llm.providers.fake_answers import prose, shaped
+
+# Source: chosen. Shorter prompts take a millisecond; a long one may be written so that reading it takes a second.
+_INLINE_CHARS: Final = 4096
 
 
 class FakeClient:
@@ -25,10 +30,11 @@ class FakeClient:
     ) -> LLMResult:
         """See `LLMClient.complete`."""
         wants_json = response_format is not None and response_format["type"] == "json_object"
-        if wants_json:
-            text = json.dumps(shaped(system, user, max_tokens), ensure_ascii=False)
+        said = _json if wants_json else _prose
+        if len(system) + len(user) <= _INLINE_CHARS:
+            text = said(system, user, max_tokens)
         else:
-            text = prose(user, max_tokens)
+            text = await asyncio.to_thread(said, system, user, max_tokens)
         return LLMResult(
             text=text,
             provider=self.provider,
@@ -44,3 +50,11 @@ class FakeClient:
         for at, word in enumerate(result.text.split(" ")):
             yield Delta(f" {word}" if at else word)
         yield Delta(result=result)
+
+
+def _json(system: str, user: str, max_tokens: int) -> str:
+    return json.dumps(shaped(system, user, max_tokens), ensure_ascii=False)
+
+
+def _prose(system: str, user: str, max_tokens: int) -> str:
+    return prose(user, max_tokens)

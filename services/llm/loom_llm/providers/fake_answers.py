@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from loom_llm.domain.json_text import parse_object
-from loom_llm.domain.lenient_json import JsonValue
+from loom_common.json_text import parse_object
+from loom_common.lenient_json import JsonValue
 
 MARK: Final = "[fake-echo]"
 """Begins every answer in prose, so that nobody takes it for a model's."""
@@ -14,7 +14,11 @@ MARK: Final = "[fake-echo]"
 _QUOTES: Final = 2
 _ITEMS: Final = 3
 _QUOTE_WORDS: Final = 40
+_QUOTE_CHARS: Final = 400
 _MAX_DEPTH: Final = 6
+# Source: chosen. Characters of a prompt that are looked through for quotes: its end, where a question stands, or its
+# begin, which is quoted where there is none.
+_MOST_READ: Final = 65_536
 
 _LEADING: Final = re.compile(r"^(?:[-*>•]|\d+[.)]|\[[^\]]*\])\s*")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])\s+")
@@ -42,12 +46,12 @@ def evidence(user: str, count: int = _QUOTES) -> list[str]:
 
     Nothing where the prompt has no line that is a question, or nothing beside it.
     """
-    sentences = _sentences(user)
-    questions = [sentence for sentence in sentences if sentence.endswith(("?", "？"))]
+    sentences = _sentences(user[-_MOST_READ:])
+    questions = [sentence for sentence in sentences if _is_question(sentence)]
     if not questions or len(sentences) < 2:
         return []
     asked = _telling(questions[-1])
-    rest = [sentence for sentence in sentences if sentence not in questions]
+    rest = [sentence for sentence in sentences if not _is_question(sentence)]
     shared = {sentence: len(asked & _telling(sentence)) for sentence in rest}
     best = sorted(shared, key=lambda sentence: -shared[sentence])[:count]
     return [sentence for sentence in best if shared[sentence]]
@@ -62,7 +66,9 @@ def shaped(system: str, user: str, max_tokens: int) -> dict[str, JsonValue]:
     hint = parse_object(system)
     if not hint.whole or not hint.value:
         return {"fake": True, "echo": prose(user, max_tokens)}
-    quotes = [_cut(sentence, max_tokens) for sentence in evidence(user, _ITEMS) or _sentences(user)[:_ITEMS]]
+    quotes = [
+        _cut(sentence, max_tokens) for sentence in evidence(user, _ITEMS) or _sentences(user[:_MOST_READ])[:_ITEMS]
+    ]
     filled = _of_schema(hint.value, quotes, 0) if _is_schema(hint.value) else _like(hint.value, quotes, 0)
     return {"fake": True, **(filled if isinstance(filled, dict) else {})}
 
@@ -121,7 +127,11 @@ def _sentences(text: str) -> list[str]:
     """Returns the sentences of a text without the marks of lists and citations before them, each once."""
     lines = (_LEADING.sub("", line.strip()) for line in text.splitlines())
     parts = (part.strip() for line in lines for part in _SENTENCE_END.split(line))
-    return list(dict.fromkeys(_cut(part, _QUOTE_WORDS) for part in parts if part))
+    return list(dict.fromkeys(_cut(part[:_QUOTE_CHARS], _QUOTE_WORDS) for part in parts if part))
+
+
+def _is_question(sentence: str) -> bool:
+    return sentence.endswith(("?", "？"))
 
 
 def _telling(sentence: str) -> set[str]:

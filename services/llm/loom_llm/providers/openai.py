@@ -1,6 +1,5 @@
 """OpenAI, and servers that speak its chat completions, through the official SDK."""
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final, cast
 
@@ -17,6 +16,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.completion_usage import CompletionUsage
 from openai.types.shared import ReasoningEffort
 
+from loom_common.json_text import strict_object
 from loom_common.providers import FailureKind, ProviderError
 from loom_llm.domain.messages import (
     Assembly,
@@ -31,7 +31,8 @@ from loom_llm.domain.messages import (
 )
 from loom_llm.domain.selection import OPENAI
 from loom_llm.domain.traits import REASONING_EFFORT, STREAM_OPTIONS, TEMPERATURE, WISHED_TEMPERATURE, Shape
-from loom_llm.providers.sdk import Endpoint, SdkErrors, checked
+from loom_llm.providers.checking import checked
+from loom_llm.providers.sdk import Endpoint, SdkErrors
 
 _LOWEST_EFFORT: Final = "none"
 
@@ -58,13 +59,18 @@ class OpenAIWire:
 
     def __init__(self, endpoint: Endpoint, *, effort: str | None = None) -> None:
         self._effort = effort or _LOWEST_EFFORT
+        http = endpoint.opened()
         self._sdk = openai.AsyncOpenAI(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
             max_retries=0,
-            timeout=endpoint.timeout,
-            http_client=endpoint.http_client,
+            timeout=http.timeout,
+            http_client=http,
         )
+        # `OPENAI_CUSTOM_HEADERS`, `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID` would put headers into every request, over
+        # the key's too. No argument stops it.
+        self._sdk._custom_headers = {}
+        self._sdk.organization = self._sdk.project = None
 
     def wished(self) -> Shape:
         """See `Wire.wished`."""
@@ -88,11 +94,11 @@ class OpenAIWire:
             ]
             assembly.add(Delta(said.content or said.refusal or "", tuple(fragments)))
             stop = "content_filter" if said.refusal else choice.finish_reason
-            return _result(assembly, answer.model or model, stop, answer.usage)
+            return _result(assembly, answer.model or model, stop, answer.usage, answer.id)
 
     async def stream(self, model: str, request: ChatRequest, shape: Shape, cap: int) -> AsyncGenerator[Delta, None]:
         """See `Wire.stream`."""
-        assembly, stop, usage, answering = Assembly(), None, None, model
+        assembly, stop, usage, answering, answer_id = Assembly(), None, None, model, ""
         params = _params(model, request, shape, cap)
         if shape.carries(STREAM_OPTIONS):
             params["stream_options"] = {"include_usage": True}
@@ -101,13 +107,14 @@ class OpenAIWire:
             async with chunks:
                 async for chunk in chunks:
                     delta, ended = _delta(chunk)
-                    stop, usage, answering = ended or stop, chunk.usage or usage, chunk.model or answering
+                    stop, usage = ended or stop, chunk.usage or usage
+                    answering, answer_id = chunk.model or answering, chunk.id or answer_id
                     assembly.add(delta)
                     if delta.visible:
                         yield delta
             if stop is None:
                 raise ProviderError(OPENAI, FailureKind.CONNECTION)  # it broke off between two events
-            result = _result(assembly, answering, stop, usage)
+            result = _result(assembly, answering, stop, usage, answer_id)
         yield Delta(result=result)
 
     async def aclose(self) -> None:
@@ -162,7 +169,7 @@ def _tool(tool: Tool) -> ChatCompletionToolParam:
         "function": {
             "name": tool.name,
             "description": tool.description,
-            "parameters": json.loads(tool.parameters),
+            "parameters": {**(strict_object(tool.parameters) or {})},
         },
     }
 
@@ -181,18 +188,20 @@ def _delta(chunk: ChatCompletionChunk) -> tuple[Delta, str | None]:
     said = choice.delta
     fragments = [
         ToolCallFragment(
-            call.index,
+            at if call.index is None else call.index,  # servers exist that leave it out
             call.id or "",
             (call.function.name or "") if call.function is not None else "",
             (call.function.arguments or "") if call.function is not None else "",
         )
-        for call in said.tool_calls or ()
+        for at, call in enumerate(said.tool_calls or ())
     ]
     ended = "content_filter" if said.refusal else choice.finish_reason
     return Delta(said.content or said.refusal or "", tuple(fragments)), ended
 
 
-def _result(assembly: Assembly, model: str, stop: str | None, usage: CompletionUsage | None) -> LLMResult:
+def _result(
+    assembly: Assembly, model: str, stop: str | None, usage: CompletionUsage | None, answer_id: str
+) -> LLMResult:
     calls = assembly.tool_calls
     prompt = usage.prompt_tokens_details if usage is not None else None
     answer = usage.completion_tokens_details if usage is not None else None
@@ -210,5 +219,6 @@ def _result(assembly: Assembly, model: str, stop: str | None, usage: CompletionU
             stop_reason="tool_calls" if calls and reason == "stop" else reason,
             tool_calls=calls,
             reasoning_tokens=(answer.reasoning_tokens or 0) if answer is not None else 0,
+            response_id=answer_id,
         )
     )

@@ -12,10 +12,14 @@ import httpx2
 
 from loom_common.model_calls.client import as_themselves
 from loom_common.providers import FailureKind, ProviderError, retry_after_s
-from loom_llm.domain.messages import LLMResult
+from loom_common.providers.http import ProviderHttp
 from loom_llm.domain.traits import Refusal
 
 CONNECT_TIMEOUT_S: Final = 5.0
+
+# What a provider does not take it says at the begin; what follows may quote the whole request. Source: chosen; below
+# the 4,300 digits from which on `int` refuses a number.
+_REFUSAL_CHARS: Final = 4096
 
 # Statuses of the errors that providers send inside of a stream, where HTTP has said 200 already.
 _STREAMED_STATUS: Final[Mapping[str, int]] = {
@@ -41,13 +45,13 @@ class Endpoint:
     timeout_s: float
     """Longest silence of the provider."""
     http_client: httpx2.AsyncClient | None = None
-    """Client to send with, such as one that adds headers; None for the SDK's own, whose limits it should have. The SDK
-    closes it."""
+    """Client to send with, such as one that adds headers; None for one of its own."""
 
-    @property
-    def timeout(self) -> httpx2.Timeout:
-        """The time limits of one request."""
-        return httpx2.Timeout(self.timeout_s, connect=min(self.timeout_s, CONNECT_TIMEOUT_S))
+    def opened(self) -> httpx2.AsyncClient:
+        """Returns the client to send with; the SDK that gets it closes it."""
+        if self.http_client is not None:
+            return self.http_client
+        return ProviderHttp(timeout_s=self.timeout_s, connect_timeout_s=CONNECT_TIMEOUT_S)
 
 
 class RefusedShape(ProviderError):
@@ -97,14 +101,14 @@ class SdkErrors:
             raise self._of_status(error) from None  # type: ignore[arg-type]  # every SDK's status error is one
         except (self.timeout, httpx2.TimeoutException):
             raise ProviderError(self.provider, FailureKind.TIMEOUT) from None
-        except (self.connection, httpx2.TransportError):
+        except (self.connection, httpx2.RequestError):  # an answer that was broken off among them
             raise ProviderError(self.provider, FailureKind.CONNECTION) from None
         except self.root as error:
             if (streamed := _inner(getattr(error, "body", None))) is not None:
                 raise ProviderError(self.provider, FailureKind.STATUS, status=_streamed_status(streamed)) from None
             raise ProviderError(self.provider, FailureKind.MALFORMED) from None
-        # JSON that is none, and fields that are missing or of another kind: the SDKs check nothing.
-        except (ValueError, AttributeError, IndexError, KeyError, TypeError):
+        # JSON that is none or without end, and fields that are missing or of another kind: the SDKs check nothing.
+        except (ValueError, AttributeError, IndexError, KeyError, TypeError, RecursionError):
             raise ProviderError(self.provider, FailureKind.MALFORMED) from None
 
     def _of_status(self, error: ApiStatusError) -> ProviderError:
@@ -116,32 +120,9 @@ class SdkErrors:
         if status != 400:
             return ProviderError(self.provider, FailureKind.STATUS, status=status, retry_after_s=after_s)
         message, named = (said or {}).get("message"), (said or {}).get("param")
-        refusal = Refusal(
-            message if isinstance(message, str) else error.message, named if isinstance(named, str) else None
-        )
+        words = message if isinstance(message, str) else error.message
+        refusal = Refusal(words[:_REFUSAL_CHARS], named if isinstance(named, str) else None)
         return RefusedShape(self.provider, status, refusal, after_s)
-
-
-def checked(result: LLMResult) -> LLMResult:
-    """Returns `result` where its text is text and its counts are counts.
-
-    Raises:
-        ProviderError: They are not.
-    """
-    counts = (
-        result.input_tokens,
-        result.output_tokens,
-        result.cached_input_tokens,
-        result.cache_write_tokens,
-        result.reasoning_tokens,
-    )
-    whole = all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
-    texts = [result.text, result.model]
-    for call in result.tool_calls:
-        texts += [call.id, call.name, call.arguments]
-    if not (whole and all(isinstance(text, str) for text in texts)):
-        raise ProviderError(result.provider, FailureKind.MALFORMED)
-    return result
 
 
 def _inner(body: object) -> Mapping[str, object] | None:

@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 from loom_common.telemetry.genai import ModelSpan, Operation, model_call
 from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, ChatRequest, Delta, LLMResult, ResponseFormat
 from loom_llm.domain.opening import OpenStream, opened
+from loom_llm.domain.spending import wasted_here
 from loom_llm.domain.traits import TEMPERATURE, WISHED_TEMPERATURE, Shape, Traits
+from loom_llm.providers.checking import StreamCheck
 from loom_llm.providers.sdk import RefusedShape
 from loom_llm.providers.wire import Wire
 
@@ -57,7 +59,11 @@ class ShapedClient:
         self._traits.reasoned(_hidden(result))
         if not _thought_only(result) or self._traits.ceiling(max_tokens) <= cap:
             return result
-        again, _ = await self._shaped(lambda: self._traits.ceiling(max_tokens), send)
+        try:
+            again, _ = await self._shaped(lambda: self._traits.ceiling(max_tokens), send)
+        except BaseException:
+            wasted_here().append(result)
+            raise
         self._traits.reasoned(_hidden(again))
         return _with_spent(again, result)
 
@@ -67,6 +73,7 @@ class ShapedClient:
         async def open_one(shape: Shape, cap: int) -> OpenStream:
             return await opened(self._streamed(request, shape, cap))
 
+        wasted = wasted_here()
         stream, cap = await self._shaped(lambda: self._traits.cap(request.max_tokens), open_one)
         spent = None
         only = stream.begun[-1].result if stream.begun else None
@@ -75,20 +82,30 @@ class ShapedClient:
             if self._traits.ceiling(request.max_tokens) > cap:
                 await stream.rest.aclose()
                 spent = only
+        try:
+            if spent is not None:
                 stream, _ = await self._shaped(lambda: self._traits.ceiling(request.max_tokens), open_one)
-        async with aclosing(stream.deltas()) as deltas:
-            async for delta in deltas:
-                if delta.result is None:
-                    yield delta
-                    continue
-                self._traits.reasoned(_hidden(delta.result))
-                yield delta if spent is None else replace(delta, result=_with_spent(delta.result, spent))
+            async with aclosing(stream.deltas()) as deltas:
+                async for delta in deltas:
+                    if delta.result is None:
+                        yield delta
+                        continue
+                    self._traits.reasoned(_hidden(delta.result))
+                    told = delta if spent is None else replace(delta, result=_with_spent(delta.result, spent))
+                    spent = None
+                    yield told
+        except BaseException:
+            if spent is not None:
+                wasted.append(spent)
+            raise
 
     async def _streamed(self, request: ChatRequest, shape: Shape, cap: int) -> AsyncGenerator[Delta, None]:
         """Yields the wire's stream inside of a span."""
+        check = StreamCheck(self.provider)
         with self._span(request, shape, cap, stream=True) as span:
             async with aclosing(self._wire.stream(self.model, request, shape, cap)) as deltas:
-                async for delta in deltas:
+                async for raw in deltas:
+                    delta = check.checked(raw)
                     if delta.visible:
                         span.first_token()
                     if delta.result is not None:
@@ -132,6 +149,7 @@ def _tell(span: ModelSpan, result: LLMResult) -> None:
         cached_tokens=result.cached_input_tokens,
         cache_write_tokens=result.cache_write_tokens,
         finish_reasons=[result.stop_reason],
+        response_id=result.response_id,
     )
 
 
