@@ -16,6 +16,7 @@ from loom_common.migrations import migrate
 from loom_common.model_calls.gate import ModelCallGate
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
+from loom_common.workers import Workers
 from loom_memory.api.maintenance import MaintenanceServicer
 from loom_memory.api.memory import MemoryServicer
 from loom_memory.api.repeats import Repeats
@@ -46,7 +47,6 @@ from loom_memory.store.versions import VersionRepository
 from loom_memory.workers.deletions import DeletionMarker
 from loom_memory.workers.embedding import NAME as EMBEDDING_WORKER
 from loom_memory.workers.embedding import EmbeddingWorker
-from loom_memory.workers.supervision import Workers
 from loom_memory.workers.sweep import Sweep
 
 NAME = "memory"

@@ -124,8 +124,8 @@ async def test_a_memory_without_any_row_gets_a_stub_and_then_its_vectors(memory:
 async def test_a_text_that_fails_rests_twice_as_long_each_time_and_keeps_no_other_from_its_vectors(
     memory: MemoryHarness, clock: FakeClock
 ) -> None:
-    await set_without_model(memory, "bad", "poison ivy")
-    await set_without_model(memory, "good", "garden roses")
+    await set_without_model(memory, "k1", "poison ivy")
+    await set_without_model(memory, "k2", "garden roses")
     memory.embedding.poison = {"poison"}
     worker = memory.parts.embedding_worker
     assert await worker.take_turn() == Turn(embedded=1, failed=1)
@@ -167,7 +167,7 @@ async def test_a_refused_agent_rests_without_an_attempt_and_keeps_no_other_write
 ) -> None:
     embedding = AttributedEmbedding(model="new")
     memory = await memory_over(clickhouse, embedding, clock, model_calls=gate_of(AGENTS))
-    await set_without_model(memory, "other", "garden roses")
+    await set_without_model(memory, "o1", "garden roses")
     for number in range(3):
         clock.advance(1)
         await set_without_model(memory, f"k{number}", f"note {number}", actor="process:sa:okta:planner")

@@ -46,7 +46,7 @@ async def test_the_operator_is_told_of_every_batch_and_of_the_end(served: Served
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(channel)
         await follow(stub, pb.ReembedRequest(batch_size=4), note)
         with pytest.raises(InvalidArgument):
-            await follow(stub, pb.ReembedRequest(key_only=True), note)
+            await follow(stub, pb.ReembedRequest(key_only=True, staged=True), note)
         with pytest.raises(InvalidArgument):
             await follow(stub, pb.ReembedRequest(in_database="no'name"), note)
     assert seen == [0, 4, 7, 8, 8]

@@ -340,11 +340,25 @@ async def test_a_model_that_changes_during_a_run_ends_it(changed: MemoryHarness)
     assert NEW.model not in await vectors(changed.ch)
 
 
-async def test_a_second_run_is_refused_while_one_is_under_way(changed: MemoryHarness) -> None:
+async def test_a_second_run_is_refused_at_once_and_told_who_runs_and_since_when(changed: MemoryHarness) -> None:
+    first = changed.parts.reembedding
+    async with aclosing(first.run(ReembedOptions(batch_size=2))) as progresses:
+        await anext(progresses)
+        second = reembedding_with(changed, changed.embedding, lease_wait_s=600)
+        async with asyncio.timeout(10):
+            with pytest.raises(Conflict) as caught:
+                await run(changed, second)
+        assert f"{first._leases.holder} since 2" in caught.value.message
+        assert "\n" not in caught.value.message
+        assert (await run(changed, second, dry_run=True)).total == 6
+    assert (await run(changed, second)).done == 6
+
+
+async def test_a_run_waits_for_the_worker_and_is_refused_where_that_does_not_end(changed: MemoryHarness) -> None:
     leases = Leases(changed.ch, "memory")
     second = reembedding_with(changed, changed.embedding, lease_wait_s=0)
     async with leases.held(LEASE, 60, wait_s=5):
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict, match=leases.holder):
             await run(changed, second)
     assert (await run(changed, second)).done == 6
 
@@ -357,7 +371,7 @@ async def test_a_deleted_or_expired_memory_is_not_embedded(changed: MemoryHarnes
 
 
 @pytest.mark.parametrize(
-    "options", [{"key_only": True}, {"collection": "c"}, {"collection": "c", "staged": True}], ids=str
+    "options", [{"key_only": True, "staged": True}, {"collection": "c"}, {"collection": "c", "staged": True}], ids=str
 )
 async def test_what_cannot_be_done_here_is_refused(changed: MemoryHarness, options: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument):

@@ -18,6 +18,7 @@ from loom_memory.app.embedding import ServedModel
 from loom_memory.app.embedding_fake import FakeEmbedding
 from loom_memory.app.reembedding import Progress, ReembedOptions
 from loom_memory.app.search import SearchMode
+from loom_memory.domain.keys import FIRST_KEY_CHUNK
 from loom_memory.settings import MemorySettings
 from loom_memory.store.in_database import MOST_CHARS
 
@@ -75,8 +76,9 @@ def provider() -> Iterator[Provider]:
     found.close()
 
 
-async def run(memory: MemoryHarness) -> Progress:
-    async with aclosing(memory.parts.reembedding.run(ReembedOptions(collection="loom_test_provider"))) as progresses:
+async def run(memory: MemoryHarness, *, key_only: bool = False) -> Progress:
+    options = ReembedOptions(collection="loom_test_provider", key_only=key_only)
+    async with aclosing(memory.parts.reembedding.run(options)) as progresses:
         async for progress in progresses:
             last = progress
     assert last.finished
@@ -97,7 +99,7 @@ async def test_one_statement_gives_vectors_to_all_that_it_may(clickhouse: ClickH
         done = await run(memory)
         assert (done.total, done.done, done.skipped, done.failed) == (3, 2, 1, 0)
         assert [(body["model"], body["dimensions"], sorted(body["input"])) for body in provider.requests] == [
-            (MODEL, DIM, ["Ana bought a car", "Ben drinks coffee"])
+            (MODEL, DIM, ["Ana bought a car", "Ben drinks coffee", "long"])
         ]
         assert (await memory.found("Ana automobile purchased", mode=SearchMode.VECTOR))[:1] == ["k1"]
         rows = await clickhouse.query(
@@ -105,7 +107,13 @@ async def test_one_statement_gives_vectors_to_all_that_it_may(clickhouse: ClickH
             "FROM memory_embeddings WHERE embedding_model = {m:String} ORDER BY memory_key",
             {"m": MODEL},
         )
-        assert rows.rows == [("k1", 0, 0, 16, DIM, 1.0), ("k2", 0, 0, 17, DIM, 1.0)]
+        assert rows.rows == [
+            ("k1", 0, 0, 16, DIM, 1.0),
+            ("k2", 0, 0, 17, DIM, 1.0),
+            ("long", FIRST_KEY_CHUNK, 0, 0, DIM, 1.0),
+        ]
+        assert (await memory.search("long", mode=SearchMode.VECTOR)).pending == 1
+        assert (await run(memory, key_only=True)).total == 0
         named = MemorySettings(LOOM_INFERENCE_CUSTOMER_HEADER="x-org")
         with pytest.raises(InvalidArgument, match="LOOM_INFERENCE_CUSTOMER_HEADER"):
             await run(await memory_over(clickhouse, Remote(CONCEPTS, dim=DIM), settings=named))

@@ -137,6 +137,12 @@ async def test_many_superseded_versions_near_the_query_hide_no_live_memory(memor
     assert await memory.found("espresso machine", mode=SearchMode.VECTOR) == ["live"]
 
 
+async def test_as_many_are_found_as_are_wanted_where_each_has_several_vectors_alike(memory: MemoryHarness) -> None:
+    await memory.fill({f"k{number}": "espresso " * 160 for number in range(70)})  # four windows each
+    result = await memory.search("espresso", mode=SearchMode.VECTOR, top_k=70)
+    assert (len(result.hits), result.candidates_total) == (70, 70)
+
+
 async def test_two_users_with_one_key_are_two_hits(memory: MemoryHarness) -> None:
     await memory.set("k", "likes espresso", user_id="a")
     await memory.set("k", "likes espresso", user_id="b")
@@ -211,8 +217,8 @@ async def test_expired_memories_are_found_by_nobody(clickhouse: ClickHouse) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_writes_are_found_at_once_among_ten_thousand_rows_beside_a_writer(memory: MemoryHarness) -> None:
-    await memory.fill({f"n{number}": f"entry {number} about {TOPICS[number % 5]}" for number in range(10_000)})
+async def test_writes_are_found_at_once_among_many_rows_beside_a_writer(memory: MemoryHarness) -> None:
+    await memory.fill({f"n{number}": f"entry {number} about {TOPICS[number % 5]}" for number in range(2_000)})
     stop = asyncio.Event()
 
     async def write() -> None:

@@ -2,19 +2,17 @@
 
 from dataclasses import replace
 
-from support.memory import MemoryHarness
+from support.memory import MemoryHarness, sweep
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse
-from loom_common.clock import SystemClock
 from loom_common.errors import QueryLimit
-from loom_common.leases import Leases
 from loom_memory.app.search import SearchMode
 from loom_memory.domain.memory import Content, Identity, Memory
 from loom_memory.store.columns import KeyRange
 from loom_memory.store.embeddings import EmbeddedChunk, EmbeddingRepository
 from loom_memory.store.versions import VersionRepository
-from loom_memory.workers.sweep import Sweep, Swept
+from loom_memory.workers.sweep import Swept
 
 
 async def leave_half_a_write(memory: MemoryHarness, key: str, value: str) -> Memory:
@@ -30,27 +28,6 @@ async def leave_half_a_write(memory: MemoryHarness, key: str, value: str) -> Mem
     )
     await VersionRepository(memory.ch).insert([half])
     return half
-
-
-async def sweep(
-    memory: MemoryHarness,
-    grace_ns: int = 0,
-    range_size: int = 50_000,
-    batch_size: int = 2_000,
-    versions: VersionRepository | None = None,
-) -> Swept:
-    leases = Leases(memory.ch, "memory")
-    lease = await leases.acquire("memory.sweep", 60)
-    assert lease is not None
-    clock = SystemClock()
-    worker = Sweep(
-        versions or VersionRepository(memory.ch), EmbeddingRepository(memory.ch), leases, clock,
-        interval_s=3600, grace_ns=grace_ns, range_size=range_size, batch_size=batch_size,
-    )  # fmt: skip
-    try:
-        return await worker.sweep(lease)
-    finally:
-        await lease.release()
 
 
 async def rows(ch: ClickHouse, table: str) -> int:
@@ -87,7 +64,7 @@ async def test_the_sweep_removes_leftovers_and_nothing_else(any_memory: MemoryHa
     await any_memory.parts.deletions.flush()
     swept = await sweep(any_memory)
     assert (swept.embeddings, swept.versions) == (3, 1)
-    assert await rows(any_memory.ch, "memory_embeddings") == 2
+    assert await rows(any_memory.ch, "memory_embeddings") == 4  # a value and a key of two memories
     assert await any_memory.found("violin lessons", mode=SearchMode.VECTOR) == ["half"]
     assert await any_memory.found("mountain hiking", mode=SearchMode.VECTOR) == ["updated"]
     assert len((await any_memory.history("updated")).memories) == 2

@@ -36,7 +36,7 @@ async def test_the_service_starts_before_its_peers_and_is_not_ready(clickhouse: 
             await pb_grpc.MemoryServiceStub(channel).GetMemory(pb.GetMemoryRequest(key="k"))
 
 
-async def test_it_is_ready_once_embedding_has_told_its_model(clickhouse: ClickHouse) -> None:
+async def test_it_is_ready_while_embedding_that_told_its_model_answers(clickhouse: ClickHouse) -> None:
     embedding = FakeEmbedding()
     embedding.failure = BackendUnavailable("starting")
     status = MemoryStatus(clickhouse, embedding, lambda: ())
@@ -50,6 +50,10 @@ async def test_it_is_ready_once_embedding_has_told_its_model(clickhouse: ClickHo
     report = await status.report()
     assert report.ready
     assert report.facts["embedding_model"] == "fake"
+    embedding.failure = BackendUnavailable("gone again")
+    report = await status.report()
+    assert not report.ready
+    assert [problem.code for problem in report.problems] == ["embedding_unreachable"]
 
 
 async def test_a_process_that_lost_a_worker_is_not_ready_until_it_is_replaced(clickhouse: ClickHouse) -> None:

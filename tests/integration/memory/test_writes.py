@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -7,8 +8,10 @@ from support.memory import MemoryHarness, memory_over
 
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import FakeClock
-from loom_common.errors import BackendUnavailable, Conflict, InvalidArgument, LoomError
-from loom_memory.app.drafts import Written
+from loom_common.errors import BackendUnavailable, Conflict, InvalidArgument, LoomError, PayloadTooLarge
+from loom_memory.app.drafts import MAX_CALL_BYTES, Written
+from loom_memory.app.embedding import EmbeddedText
+from loom_memory.app.embedding_fake import FakeEmbedding
 from loom_memory.domain.memory import Content, Filter
 from loom_memory.store.versions import VersionRepository
 
@@ -162,6 +165,38 @@ async def test_set_many_answers_each_item_and_keeps_the_order_of_one_key(any_mem
 async def test_set_many_stores_five_hundred(any_memory: MemoryHarness) -> None:
     await any_memory.fill({f"k{number}": f"note number {number}" for number in range(500)})
     assert len(await any_memory.list_all(page_size=500)) == 500
+
+
+async def test_more_text_than_one_call_takes_is_refused_at_once_and_says_how_to_split(memory: MemoryHarness) -> None:
+    value = "x" * 65_536
+    with pytest.raises(InvalidArgument, match="3 calls") as caught:
+        await memory.set_many([memory.draft(f"k{number}", value) for number in range(17)])
+    assert [violation.field for violation in caught.value.fields] == ["items"]
+    assert caught.value.detail["max_bytes"] == MAX_CALL_BYTES
+    assert memory.embedding.texts == 0
+    memory.embedding.refusal = PayloadTooLarge("too many", detail={"tokens": 250_000, "max_tokens": 100_000})
+    with pytest.raises(InvalidArgument, match="3 calls") as caught:
+        await memory.set_many([memory.draft("k1", value), memory.draft("k2", "another")])
+    assert caught.value.detail == {"field": "items", "max_tokens": 100_000}
+    memory.embedding.refusal = None
+    assert await memory.get("k1") is None
+    await memory.fill({f"k{number}": value for number in range(8)})
+
+
+async def test_too_much_text_of_a_key_that_comes_again_is_the_answer_of_that_item_alone(clickhouse: ClickHouse) -> None:
+    class Bounded(FakeEmbedding):
+        async def embed_many(self, texts: Sequence[str]) -> list[EmbeddedText]:
+            if "again" in texts:
+                raise PayloadTooLarge("too many", detail={"tokens": 250_000, "max_tokens": 100_000})
+            return await super().embed_many(texts)
+
+    memory = await memory_over(clickhouse, Bounded())
+    first, again = await memory.set_many([memory.draft("k", "first"), memory.draft("k", "again")])
+    assert isinstance(first, Written)
+    assert isinstance(again, InvalidArgument)
+    stored = await memory.get("k")
+    assert stored is not None
+    assert stored.content.value == "first"
 
 
 async def test_a_write_that_cannot_be_embedded_stores_nothing(memory: MemoryHarness) -> None:

@@ -26,8 +26,9 @@ from loom_common.model_calls.held import holds_group
 from loom_common.model_calls.jobs import for_attribution
 from loom_common.provenance import principal_of
 from loom_common.usage import Usage
-from loom_memory.app.embedding import Chunk, EmbeddedText, EmbeddingPort, ServedModel
-from loom_memory.domain.vectors import VectorSpace
+from loom_memory.app.embedding import Chunk, EmbeddedText, EmbeddingPort, ServedModel, numbered, with_key
+from loom_memory.domain.keys import words_of
+from loom_memory.domain.vectors import Parts, VectorSpace
 from loom_memory.store.embeddings import EmbeddedChunk
 from loom_memory.store.rewrites import WaitingText
 
@@ -140,13 +141,20 @@ class Pass:
         # Whatever runs around the pass neither pays for it nor bounds its time.
         with bind(Call(request_id=self._request_id)) as spent, for_attribution(attribution):
             try:
-                found = await self._patiently([waiting.text for waiting in group])
+                found = await self._whole(group, space)
             finally:
                 self._record(spent.usage, group)
             served = await self._embedding.served_model()
         if (served.name, served.dim) != space:
             raise Conflict("The embedding model was changed meanwhile; run it again.", detail={"model": space.model})
-        return [_checked(each, space) for each in found]
+        return found
+
+    async def _whole(self, group: Sequence[WaitingText], space: VectorSpace) -> list[EmbeddedText]:
+        """Embeds of each text what waits of it, all in one call: its value, what its key says, or both."""
+        texts = list(dict.fromkeys(text for waiting in group for text in _inputs(waiting)))
+        embedded = [_checked(each, space) for each in await self._patiently(texts)]
+        found = dict(zip(texts, embedded, strict=True))
+        return [_joined(waiting, found) for waiting in group]
 
     def _attribution(self, waiting: WaitingText) -> Attribution:
         return Attribution(
@@ -162,7 +170,7 @@ class Pass:
         """Counts what a call spent as its organisations', each by its share of the letters."""
         letters: dict[str, int] = {}
         for waiting in group:
-            letters[waiting.scope.org] = letters.get(waiting.scope.org, 0) + max(len(waiting.text), 1)
+            letters[waiting.scope.org] = letters.get(waiting.scope.org, 0) + max(sum(map(len, _inputs(waiting))), 1)
         for org, share in _shares(spent, letters):
             if org not in self.calls:
                 scope = Scope(org, NO_NAMESPACE)
@@ -209,8 +217,21 @@ def chunks_of(waiting: WaitingText, chunks: Sequence[Chunk]) -> list[EmbeddedChu
             invalid_at=waiting.invalid_at,
             attestation=waiting.attestation,
         )
-        for number, chunk in enumerate(chunks)
+        for number, chunk in numbered(chunks)
     ]
+
+
+def _inputs(waiting: WaitingText) -> list[str]:
+    """Returns the texts that are embedded of a memory."""
+    # The database found that the key says something; it may know letters that this process does not.
+    said = [words_of(waiting.identity.key) or waiting.identity.key] if Parts.KEYS in waiting.waits else []
+    return [*([waiting.text] if Parts.VALUES in waiting.waits else []), *said]
+
+
+def _joined(waiting: WaitingText, found: Mapping[str, EmbeddedText]) -> EmbeddedText:
+    texts = _inputs(waiting)
+    value = found[texts[0]] if Parts.VALUES in waiting.waits else []
+    return with_key(value, found[texts[-1]]) if Parts.KEYS in waiting.waits else value
 
 
 def _checked(found: EmbeddedText, space: VectorSpace) -> EmbeddedText:

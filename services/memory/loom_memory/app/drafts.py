@@ -1,20 +1,28 @@
 """What a write asks for, and what of it must be stored."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from loom_common.call import Scope
-from loom_common.errors import Conflict, InvalidArgument, LoomError
-from loom_memory.app.embedding import Chunk
+from loom_common.errors import Conflict, InvalidArgument, LoomError, ModelCallsOff, PayloadTooLarge
+from loom_memory.app.embedding import Chunk, EmbeddedText, numbered, stub_chunks, with_key
 from loom_memory.app.write_versions import DrawnVersions
 from loom_memory.domain.analyzer import AnalyzedText
+from loom_memory.domain.keys import key_text
 from loom_memory.domain.memory import Content, Identity, Memory
 from loom_memory.store.embeddings import EmbeddedChunk
 from loom_memory.store.versions import Claimed
 
 UNCHANGED: Final = "unchanged"
+
+MAX_CALL_BYTES: Final = 512 * 1024
+"""Most bytes of text of one call, values together; a single value is never that long.
+
+Source: chosen; more English than this has more tokens than the embedder takes in one call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,48 @@ class Change:
     text: AnalyzedText
 
 
+@dataclass(slots=True)
+class Prepared:
+    """What the texts of a call were made into: vectors of values and of keys, and the words of values."""
+
+    embedded: dict[str, EmbeddedText] = field(default_factory=dict)
+    analysed: dict[str, AnalyzedText] = field(default_factory=dict)
+
+    def chunks(self, draft: Draft) -> EmbeddedText:
+        """Returns the chunks of a draft; a stub where its organisation has calls to models switched off."""
+        value, said = draft.content.value, key_text(draft.identity.key)
+        found = self.embedded[value]
+        if said:
+            found = with_key(found, self.embedded[said])
+        return stub_chunks(value) if isinstance(found, ModelCallsOff) else found
+
+
 Outcome = Written | LoomError
+
+
+def require_bounded(drafts: Sequence[Draft]) -> None:
+    """Raises InvalidArgument where drafts hold more text than one call may, before anything is done for them."""
+    size = sum(len(draft.content.value.encode()) for draft in drafts)
+    if size > MAX_CALL_BYTES:
+        raise InvalidArgument.of(
+            "items",
+            f"{size:,} bytes of text, and one call takes {MAX_CALL_BYTES:,}; send it in "
+            f"{math.ceil(size / MAX_CALL_BYTES)} calls or more",
+            max_bytes=MAX_CALL_BYTES,
+        )
+
+
+def too_much_text(error: PayloadTooLarge) -> InvalidArgument:
+    """Returns what a writer is told of texts that the embedder does not take together."""
+    tokens, most = error.detail.get("tokens"), error.detail.get("max_tokens")
+    if not isinstance(tokens, int | float) or not isinstance(most, int | float):
+        return InvalidArgument.of("items", "more text than one call takes; send it in several calls")
+    return InvalidArgument.of(
+        "items",
+        f"{tokens:,.0f} tokens of text, and one call takes {most:,.0f}; send it in {math.ceil(tokens / most)} calls or "
+        "more",
+        max_tokens=most,
+    )
 
 
 def expect(base: Memory | None, expected_version: int | None, now: datetime) -> None:
@@ -80,17 +129,16 @@ def decide(draft: Draft, base: Memory | None, now: datetime) -> Outcome | None:
 def changes_of(
     drafts: dict[int, Draft],
     current: dict[Identity, Memory],
-    prepared: dict[str, tuple[list[Chunk], AnalyzedText] | LoomError],
+    prepared: Prepared,
     outcomes: dict[int, Outcome],
 ) -> Iterator[Change]:
     """Yields the drafts whose text could be prepared; the others get their error as outcome."""
     for place, draft in drafts.items():
-        found = prepared[draft.content.value]
+        found = prepared.chunks(draft)
         if isinstance(found, LoomError):
             outcomes[place] = found
         else:
-            chunks, text = found
-            yield Change(place, draft, current.get(draft.identity), chunks, text)
+            yield Change(place, draft, current.get(draft.identity), found, prepared.analysed[draft.content.value])
 
 
 def next_version(
@@ -119,7 +167,7 @@ def next_version(
 
 def embedded_chunks(change: Change, memory: Memory) -> Iterator[EmbeddedChunk]:
     """Yields the rows of a change's vectors."""
-    for number, chunk in enumerate(change.chunks):
+    for number, chunk in numbered(change.chunks):
         yield EmbeddedChunk(
             scope=memory.scope,
             identity=memory.identity,

@@ -1,10 +1,12 @@
 """What memory needs of the embedding service."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from loom_common.errors import LoomError
+from loom_memory.domain.keys import FIRST_KEY_CHUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,43 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk of a text: code points, end out, and its vector, float32 [dim], of unit length."""
+    """One chunk of a text: code points, end out, and its vector, float32 [dim], of unit length.
+
+    Attributes:
+        of_key: Whether the text is a memory's key, not its value; then the offsets say nothing.
+    """
 
     start_offset: int
     end_offset: int
     vector: Sequence[float]
+    of_key: bool = False
 
 
 EmbeddedText = list[Chunk] | LoomError
 """The chunks of one text, which cover it, or why it has none."""
+
+
+def with_key(value: EmbeddedText, key: EmbeddedText) -> EmbeddedText:
+    """Returns the chunks of a value and of its key together, or why one of them has none: half is not stored."""
+    if isinstance(value, LoomError):
+        return value
+    if isinstance(key, LoomError):
+        return key
+    return [*value, *(Chunk(0, 0, chunk.vector, of_key=True) for chunk in key)]
+
+
+def numbered(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
+    """Yields chunks with the numbers of their rows: those of the value from 0, those of the key from the first of its.
+
+    Raises:
+        ValueError: The value has more chunks than there are numbers.
+    """
+    value, key = itertools.count(), itertools.count(FIRST_KEY_CHUNK)
+    for chunk in chunks:
+        number = next(key if chunk.of_key else value)
+        if not chunk.of_key and number >= FIRST_KEY_CHUNK:
+            raise ValueError("a value has more chunks than rows can be numbered")
+        yield number, chunk
 
 
 def stub_chunks(text: str) -> list[Chunk]:
@@ -55,6 +85,14 @@ class EmbeddingPort(Protocol):
 
         Raises:
             BackendUnavailable: Embedding cannot be reached.
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Returns once embedding has answered.
+
+        Raises:
+            BackendUnavailable: It cannot be reached.
         """
         ...
 

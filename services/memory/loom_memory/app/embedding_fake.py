@@ -43,6 +43,10 @@ class FakeEmbedding:
         await self._pass()
         return self._served
 
+    async def ping(self) -> None:
+        """See `EmbeddingPort.ping`."""
+        await self._pass()
+
     async def embed_query(self, text: str) -> Sequence[float]:
         """See `EmbeddingPort.embed_query`."""
         await self._pass_embedding()

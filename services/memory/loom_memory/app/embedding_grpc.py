@@ -22,6 +22,8 @@ from loom_memory.app.embedding import Chunk, EmbeddedText, ServedModel
 
 _MARGIN_S: Final = 0.2
 _SERVED_TIMEOUT_S: Final = 5.0
+# Under the time that a report of status may take as a whole.
+_PING_TIMEOUT_S: Final = 2.0
 # Source: chosen. A long text's vectors take about twice its bytes at 384 dimensions and eight times at 1,536; both
 # stay under the message limit of 8 MiB. The call's own time grows with its texts.
 _CALL_BYTES: Final = 512 * 1024
@@ -53,6 +55,13 @@ class GrpcEmbedding:
                 name=answer.model, dim=answer.dim, fake=answer.fake, noise_floor=answer.noise_floor
             )
         return self._served
+
+    async def ping(self) -> None:
+        """See `EmbeddingPort.ping`."""
+        try:
+            await self._stub.GetServedModel(pb.GetServedModelRequest(), timeout=_PING_TIMEOUT_S)
+        except DeadlineExceeded as error:
+            raise BackendUnavailable("Embedding does not answer.") from error
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """See `EmbeddingPort.embed_query`."""

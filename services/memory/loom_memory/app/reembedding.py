@@ -11,7 +11,6 @@ from loom_common.call import Scope
 from loom_common.clickhouse import tagged
 from loom_common.clock import Clock
 from loom_common.errors import (
-    BackendUnavailable,
     Conflict,
     InvalidArgument,
     LoomError,
@@ -23,11 +22,12 @@ from loom_common.model_calls.gate import ModelCallGate
 from loom_common.model_calls.held import HOLDS
 from loom_common.model_calls.jobs import for_org
 from loom_common.model_calls.switch import calls_off
+from loom_common.times import format_time
 from loom_memory.app.batches import Pass, StoredTexts
 from loom_memory.app.embedding import Chunk
 from loom_memory.app.holds import WriterHolds
 from loom_memory.app.vector_tables import VectorTable
-from loom_memory.domain.vectors import VectorSpace
+from loom_memory.domain.vectors import Parts, VectorSpace
 from loom_memory.store.rewrites import VectorRewrites, WaitingText
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 OP: Final = "memory.reembed"
 LEASE: Final = "memory.vectors"
 """Held by whoever gives vectors to texts that lack them, so that no text gets them twice."""
+
+RUN_LEASE: Final = "memory.reembed"
+"""Held by the one run that is under way."""
 
 LEASE_S: Final = 60.0
 # The embedding worker gives way after each of its turns.
@@ -139,8 +142,8 @@ class Reembedding:
             Conflict: Another run is under way, or the model was changed.
             LoomError: Nothing can be embedded or stored any more; what is written stays.
         """
-        if options.key_only:
-            raise InvalidArgument.of("key_only", "has nothing to do: no table keeps vectors of keys")
+        if options.key_only and options.staged:
+            raise InvalidArgument.of("key_only", "cannot be staged")
         if options.collection:
             await self._require_in_database(options)
         if not options.dry_run:
@@ -150,19 +153,22 @@ class Reembedding:
         scopes = await self._scopes(options, off)
         work = _Run(space, options, scopes, WriterHolds(self._model_calls, self._clock), off)
         with tagged(OP):
-            await work.count()
-            yield work.progress
             if options.dry_run:
+                await work.count()
+                yield work.progress
                 if options.delete_old:
                     await work.count_superseded()
             else:
-                async with (
-                    self._lease() as lease,
-                    self._texts.passing() as texts,
-                    aclosing(work.rewrite(lease, texts)) as progresses,
-                ):
-                    async for progress in progresses:
-                        yield progress
+                async with self._alone():
+                    await work.count()
+                    yield work.progress
+                    async with (
+                        self._lease() as lease,
+                        self._texts.passing() as texts,
+                        aclosing(work.rewrite(lease, texts)) as progresses,
+                    ):
+                        async for progress in progresses:
+                            yield progress
         yield work.finished()
 
     async def _require_in_database(self, options: ReembedOptions) -> None:
@@ -206,18 +212,33 @@ class Reembedding:
         return [(table, scope) for table in self.tables for scope in await table.scopes(*names, off)]
 
     @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Keeps other runs out, which are refused at once."""
+        note = f"since {format_time(self._clock.now())}"
+        async with self._leases.taken(RUN_LEASE, LEASE_S, renewed=True, note=note) as lease:
+            if lease is None:
+                holder = await self._leases.holder_of(RUN_LEASE) or "one that ends now"
+                raise Conflict(
+                    f"Another run is under way: {holder}. Wait for its end; one that was killed counts for up to "
+                    f"{LEASE_S:g} s.",
+                    detail={"holder": holder},
+                )
+            yield
+
+    @asynccontextmanager
     async def _lease(self) -> AsyncIterator[Lease]:
-        holding = self._leases.held(LEASE, LEASE_S, wait_s=self._lease_wait_s)
+        """Keeps the embedding worker out, which gives way after its turn."""
         try:
-            lease = await holding.__aenter__()
-        except BackendUnavailable as error:
-            raise Conflict("Another run gives texts their vectors now; wait for its end.") from error
-        try:
-            yield lease
+            async with self._leases.taken(LEASE, LEASE_S, wait_s=self._lease_wait_s, renewed=True) as lease:
+                if lease is None:
+                    holder = await self._leases.holder_of(LEASE) or "a process that ends now"
+                    raise Conflict(
+                        f"Stored texts are given their vectors by {holder}; run it again later.",
+                        detail={"holder": holder},
+                    )
+                yield lease
         except LeaseLost as error:
             raise Conflict("Another process took this run over; run it again.") from error
-        finally:
-            await holding.__aexit__(None, None, None)
 
 
 class _Run:
@@ -233,6 +254,7 @@ class _Run:
     ) -> None:
         self._space = space
         self._options = options
+        self._parts = Parts.KEYS if options.key_only else Parts.ALL
         self._scopes = scopes
         self._holds = holds
         self._off = off
@@ -244,7 +266,7 @@ class _Run:
         """Counts what waits."""
         total = 0
         for table, scope in self._scopes:
-            total += await table.waiting(scope, self._space)
+            total += await table.waiting(scope, self._space, self._parts)
         self._note(total=total)
 
     async def count_superseded(self) -> None:
@@ -282,7 +304,7 @@ class _Run:
         names = Scope(self._options.org, self._options.namespace)
         before = self.progress.total
         for table in {id(table): table for table, _ in self._scopes}.values():
-            await table.embed_in_database(names, self._space, self._options.collection, self._off)
+            await table.embed_in_database(names, self._space, self._parts, self._options.collection, self._off)
         await self.count()
         left = self.progress.total
         return self._note(total=before, done=max(before - left, 0), skipped=left)
@@ -294,7 +316,7 @@ class _Run:
         # Those of a run that ended halfway would otherwise stay for ever.
         await table.discard_staged(scope, self._space, keep_width=staged and self._options.resume)
         size = self._options.batch_size
-        async with aclosing(table.batches(scope, self._space, size, staged=staged)) as batches:
+        async with aclosing(table.batches(scope, self._space, self._parts, size, staged=staged)) as batches:
             async for batch in batches:
                 yield await self._rewrite_batch(table, batch, lease, texts)
         if staged:

@@ -35,7 +35,7 @@ EMBEDDER_CHANGED: Final = "embedder_changed"
 # Source: chosen. Lower scores are noise to a reader; what lies between this and `scoring.MATCH` is shown as low.
 _MIN_SHOWN: Final = 0.1
 
-# A long memory comes with several chunks, and superseded or deleted rows come too.
+# A memory comes with several rows where it is long or its key says something, and superseded or deleted ones come too.
 _SCAN_FACTOR: Final = 2
 _SCAN_EXTRA: Final = 20
 
@@ -139,7 +139,7 @@ class _Search:
         """Says whether a plain scan was filled so much with what is not shown that hits may lie behind it."""
         if len(near) < self.scan_limit or self.query.wanted.is_beyond_identity:
             return False
-        return sum(known.is_near for known in evidence.values()) < self.pool // 2
+        return sum(known.is_near for known in evidence.values()) < max(self.pool // 2, self.query.top_k)
 
 
 class MemorySearch:

@@ -7,7 +7,7 @@ from typing import Final
 
 from loom_common.clickhouse import ClickHouse
 from loom_common.errors import LoomError
-from loom_common.status import Problem, StatusReport
+from loom_common.status import Problem, StatusReport, worker_ended
 from loom_memory.app.embedding import EmbeddingPort, ServedModel
 from loom_memory.store.stubs import Waiting
 
@@ -19,7 +19,7 @@ _LONGEST_WAIT_S: Final = 0.25
 
 
 class MemoryStatus:
-    """Ready once the store answers and the embedding model is known, which may start later than this service.
+    """Ready while the store and embedding answer; the latter may start later than this service.
 
     A process that lost one of its workers is not ready either.
     """
@@ -57,14 +57,14 @@ class MemoryStatus:
             await self._ch.ping()
         except LoomError as error:
             problems.append(Problem("clickhouse_unreachable", error.message, "error"))
-        problems += [
-            Problem("worker_ended", f"The worker {name!r} ended by a fault; see the log, then restart memory.", "error")
-            for name in self._ended()
-        ]
-        if self._served is None:
+        try:
+            await self._embedding.ping()
+        except LoomError:
             problems.append(
-                Problem("embedding_unreachable", "Embedding has not answered yet; check LOOM_EMBEDDING_ADDR.", "error")
+                Problem("embedding_unreachable", "Embedding does not answer; check LOOM_EMBEDDING_ADDR.", "error")
             )
+        problems += [worker_ended(name, "memory") for name in self._ended()]
+        if self._served is None:
             return StatusReport(ready=False, problems=problems)
         facts = {"embedding_model": self._served.name, "embedding_dim": str(self._served.dim)}
         ready = not problems

@@ -15,9 +15,9 @@ from loom_common.clock import Clock
 from loom_memory.app.batches import chunks_of
 from loom_memory.app.embedding import Chunk
 from loom_memory.domain.memory import Filter, Identity
-from loom_memory.domain.vectors import VectorSpace
+from loom_memory.domain.vectors import Parts, VectorSpace
 from loom_memory.store.columns import KeyRange
-from loom_memory.store.embeddings import TABLE, EmbeddingRepository
+from loom_memory.store.embeddings import TABLE, EmbeddedChunk, EmbeddingRepository
 from loom_memory.store.in_database import embed_in_database
 from loom_memory.store.rewrites import VectorRewrites, WaitingText
 from loom_memory.store.versions import Placed, VersionRepository
@@ -47,12 +47,12 @@ class VectorTable(Protocol):
         """Returns the namespaces that hold texts, all or those of the names that are given, but for those of `off`."""
         ...
 
-    async def waiting(self, scope: Scope, space: VectorSpace) -> int:
-        """Counts texts that have no vectors of the space."""
+    async def waiting(self, scope: Scope, space: VectorSpace, parts: Parts) -> int:
+        """Counts texts that lack vectors of the space for some of these parts."""
         ...
 
     def batches(
-        self, scope: Scope, space: VectorSpace, size: int, *, staged: bool
+        self, scope: Scope, space: VectorSpace, parts: Parts, size: int, *, staged: bool
     ) -> AsyncGenerator[list[WaitingText], None]:
         """Yields the texts that wait, each once."""
         ...
@@ -83,7 +83,9 @@ class VectorTable(Protocol):
         """Removes the others of these."""
         ...
 
-    async def embed_in_database(self, names: Scope, space: VectorSpace, collection: str, off: Collection[str]) -> None:
+    async def embed_in_database(
+        self, names: Scope, space: VectorSpace, parts: Parts, collection: str, off: Collection[str]
+    ) -> None:
         """Lets the database embed what waits, of the named organisation and namespace; an empty name is all.
 
         What is of the organisations `off` waits on.
@@ -114,17 +116,17 @@ class MemoryVectors:
         """See `VectorTable.scopes`."""
         return await self._rewrites.scopes(org, namespace, off)
 
-    async def waiting(self, scope: Scope, space: VectorSpace) -> int:
+    async def waiting(self, scope: Scope, space: VectorSpace, parts: Parts) -> int:
         """See `VectorTable.waiting`."""
-        return await self._rewrites.waiting(scope, Filter(), self._now(), space)
+        return await self._rewrites.waiting(scope, Filter(), self._now(), space, parts)
 
     async def batches(
-        self, scope: Scope, space: VectorSpace, size: int, *, staged: bool
+        self, scope: Scope, space: VectorSpace, parts: Parts, size: int, *, staged: bool
     ) -> AsyncGenerator[list[WaitingText], None]:
         """See `VectorTable.batches`."""
         async for keys in key_ranges(self._versions, scope):
             behind = _FIRST
-            while batch := await self._rewrites.page(keys, behind, self._now(), space, size, staged=staged):
+            while batch := await self._page(keys, behind, space, parts, size, staged=staged):
                 yield batch
                 behind = batch[-1].identity
 
@@ -138,9 +140,15 @@ class MemoryVectors:
         """
         current = await self._rewrites.current(scope, [waiting.identity for waiting, _ in embedded])
         kept = [(waiting, chunks) for waiting, chunks in embedded if waiting.placed in current]
-        if kept:
-            rows = [row for waiting, chunks in kept for row in chunks_of(waiting, chunks)]
-            await self._embeddings.insert(space.staged if staged else space.model, rows)
+        # A value that waits for nothing is shown already, or staged by an earlier run: its key goes where it is.
+        keys_alone = [waiting.identity for waiting, _ in kept if Parts.VALUES not in waiting.waits]
+        shown = await self._rewrites.shown(scope, space, keys_alone) if staged else set()
+        rows: dict[str, list[EmbeddedChunk]] = {}
+        for waiting, chunks in kept:
+            is_aside = staged and waiting.placed not in shown
+            rows.setdefault(space.staged if is_aside else space.model, []).extend(chunks_of(waiting, chunks))
+        for model, chunk_rows in rows.items():
+            await self._embeddings.insert(model, chunk_rows)
         return len(kept)
 
     async def discard_staged(self, scope: Scope, space: VectorSpace, *, keep_width: bool) -> None:
@@ -153,7 +161,7 @@ class MemoryVectors:
         async for keys in key_ranges(self._versions, scope):
             found = await self._rewrites.faulty(keys, space)
             versions, faulty = versions + found[0], faulty + found[1]
-        missing = await self._rewrites.waiting(scope, Filter(), self._now(), space, staged=True)
+        missing = await self._rewrites.waiting(scope, Filter(), self._now(), space, Parts.ALL, staged=True)
         return Staged(versions, faulty, missing)
 
     async def publish(self, scope: Scope, space: VectorSpace) -> None:
@@ -177,9 +185,16 @@ class MemoryVectors:
         """See `VectorTable.remove_superseded`."""
         await self._rewrites.remove_superseded(scope, placed, space)
 
-    async def embed_in_database(self, names: Scope, space: VectorSpace, collection: str, off: Collection[str]) -> None:
+    async def embed_in_database(
+        self, names: Scope, space: VectorSpace, parts: Parts, collection: str, off: Collection[str]
+    ) -> None:
         """See `VectorTable.embed_in_database`."""
-        await embed_in_database(self._ch, names, space, collection, self._now(), off)
+        await embed_in_database(self._ch, names, space, parts, collection, self._now(), off)
+
+    async def _page(
+        self, keys: KeyRange, behind: Identity, space: VectorSpace, parts: Parts, size: int, *, staged: bool
+    ) -> list[WaitingText]:
+        return await self._rewrites.page(keys, behind, self._now(), space, size, parts, staged=staged)
 
     def _now(self) -> datetime:
         return self._clock.now()

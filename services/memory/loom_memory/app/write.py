@@ -11,24 +11,28 @@ from typing import Final
 from loom_common.call import Scope
 from loom_common.clock import Clock
 from loom_common.conditional_writes import Claims, Hold, claim_name
-from loom_common.errors import Conflict, LoomError, ModelCallsOff, Overloaded
+from loom_common.errors import Conflict, InvalidArgument, LoomError, ModelCallsOff, Overloaded, PayloadTooLarge
 from loom_common.local_locks import KeyedLocks
 from loom_common.together import both
 from loom_memory.app.drafts import (
     Change,
     Draft,
     Outcome,
+    Prepared,
     Written,
     changes_of,
     decide,
     embedded_chunks,
     expect,
     next_version,
+    require_bounded,
+    too_much_text,
 )
-from loom_memory.app.embedding import Chunk, EmbeddedText, EmbeddingPort, is_stub, stub_chunks
+from loom_memory.app.embedding import EmbeddedText, EmbeddingPort, is_stub
 from loom_memory.app.statistics import StatisticsCache
 from loom_memory.app.write_versions import DrawnVersions, WriteVersions
 from loom_memory.domain.analyzer import AnalyzedText, analyze_text
+from loom_memory.domain.keys import key_text
 from loom_memory.domain.memory import Identity, Memory, to_milliseconds
 from loom_memory.domain.waves import waves
 from loom_memory.store.embeddings import EmbeddingRepository
@@ -93,12 +97,23 @@ class MemoryWriter:
         return outcome
 
     async def set_many(self, scope: Scope, drafts: Sequence[Draft], actor: str) -> list[Outcome]:
-        """Stores memories and returns what became of each, in order; drafts of one identity keep theirs."""
+        """Stores memories and returns what became of each, in order; drafts of one identity keep theirs.
+
+        Raises:
+            InvalidArgument: They hold more text than one call may; nothing of them is stored.
+        """
+        require_bounded(drafts)
         outcomes: dict[int, Outcome] = {}
         async with self._locks.all_of(_lock_key(scope, draft.identity) for draft in drafts):
             for places in waves([draft.identity for draft in drafts]):
                 wave = {place: drafts[place] for place in places}
-                outcomes.update(await self._set_wave(scope, wave, actor))
+                try:
+                    outcomes.update(await self._set_wave(scope, wave, actor))
+                except InvalidArgument as error:
+                    if not outcomes:
+                        raise
+                    # What came before is stored, so that this is the answer of these drafts alone.
+                    outcomes.update(dict.fromkeys(places, error))
         return [outcomes[place] for place in range(len(drafts))]
 
     async def delete(
@@ -194,7 +209,7 @@ class MemoryWriter:
         self, scope: Scope, drafts: dict[int, Draft], actor: str, numbers: DrawnVersions
     ) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
-        prepared: dict[str, tuple[list[Chunk], AnalyzedText] | LoomError] = {}
+        prepared = Prepared()
         floors: dict[Identity, Claimed] = {}
         wait_s = _FIRST_WAIT_S
         for _ in range(_ROUNDS):
@@ -205,7 +220,7 @@ class MemoryWriter:
             decided = {place: decide(draft, current.get(draft.identity), now) for place, draft in drafts.items()}
             outcomes.update({place: outcome for place, outcome in decided.items() if outcome is not None})
             drafts = {place: draft for place, draft in drafts.items() if decided[place] is None}
-            await self._prepare([draft.content.value for draft in drafts.values()], prepared)
+            await self._prepare(list(drafts.values()), prepared)
             changes = list(changes_of(drafts, current, prepared, outcomes))
             contested = await self._commit(scope, changes, actor, numbers, now, floors, outcomes)
             drafts = {change.place: change.draft for change in contested}
@@ -216,35 +231,30 @@ class MemoryWriter:
         outcomes.update({place: Overloaded("Others are writing the same key; try again.") for place in drafts})
         return outcomes
 
-    async def _prepare(
-        self, values: Sequence[str], prepared: dict[str, tuple[list[Chunk], AnalyzedText] | LoomError]
-    ) -> None:
-        """Embeds and analyses the values that are not prepared yet."""
-        texts = [value for value in dict.fromkeys(values) if value not in prepared]
-        if not texts:
-            return
-        if sum(map(len, texts)) > _INLINE_CHARS:
-            analyses = asyncio.to_thread(lambda: [analyze_text(text) for text in texts])
-            embedded, analysed = await asyncio.gather(self._embed(texts), analyses)
-        else:
-            embedded = await self._embed(texts)
-            analysed = [analyze_text(text) for text in texts]
-        for text, chunks, analysis in zip(texts, embedded, analysed, strict=True):
-            prepared[text] = chunks if isinstance(chunks, LoomError) else (chunks, analysis)
+    async def _prepare(self, drafts: Sequence[Draft], prepared: Prepared) -> None:
+        """Embeds what is not embedded yet, values and keys in one request, and analyses the values."""
+        values = [value for draft in drafts if (value := draft.content.value) not in prepared.analysed]
+        texts = [*values, *(said for draft in drafts if (said := key_text(draft.identity.key)))]
+        texts = [text for text in dict.fromkeys(texts) if text not in prepared.embedded]
+        values = list(dict.fromkeys(values))
+        try:
+            embedded, analysed = await both(self._embed(texts), _analysed(values))
+        except PayloadTooLarge as error:
+            raise too_much_text(error) from error
+        prepared.embedded.update(zip(texts, embedded, strict=True))
+        prepared.analysed.update(zip(values, analysed, strict=True))
 
     async def _embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
-        """Returns the chunks of each text; a stub where the organisation has calls to models switched off.
+        """Returns the chunks of each text, or that the organisation has calls to models switched off.
 
         Any other failure is the caller's: a write that was refused is sent again, and finds the embedder back.
         """
+        if not texts:
+            return []
         try:
-            found = await self._embedding.embed_many(texts)
-        except ModelCallsOff:
-            return [stub_chunks(text) for text in texts]
-        return [
-            stub_chunks(text) if isinstance(each, ModelCallsOff) else each
-            for text, each in zip(texts, found, strict=True)
-        ]
+            return await self._embedding.embed_many(texts)
+        except ModelCallsOff as error:
+            return [error] * len(texts)
 
     async def _commit(
         self,
@@ -313,6 +323,12 @@ class MemoryWriter:
             return
         async with self._claims.hold(claim_name("memory", *_lock_key(scope, identity))) as hold:
             yield hold
+
+
+async def _analysed(values: Sequence[str]) -> list[AnalyzedText]:
+    if sum(map(len, values)) > _INLINE_CHARS:
+        return await asyncio.to_thread(lambda: [analyze_text(value) for value in values])
+    return [analyze_text(value) for value in values]
 
 
 def _lock_key(scope: Scope, identity: Identity) -> tuple[str, ...]:

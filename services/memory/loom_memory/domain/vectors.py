@@ -1,6 +1,7 @@
 """Spaces of vectors: only those of one are ever compared."""
 
 from datetime import UTC, datetime
+from enum import Flag, auto
 from typing import Final, NamedTuple
 
 
@@ -14,6 +15,14 @@ class VectorSpace(NamedTuple):
     def staged(self) -> str:
         """Name under which vectors of this model are stored before they are shown; no embedder serves it."""
         return f"staged:{self.model}"
+
+
+class Parts(Flag):
+    """What of a memory has vectors: its value, and its key where that says something."""
+
+    VALUES = auto()
+    KEYS = auto()
+    ALL = VALUES | KEYS
 
 
 NEVER: Final = datetime(2299, 1, 1, tzinfo=UTC)

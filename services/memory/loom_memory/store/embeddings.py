@@ -70,6 +70,7 @@ class EmbeddedChunk:
     """One chunk of a version.
 
     Attributes:
+        chunk: Its number; from `domain.keys.FIRST_KEY_CHUNK` on it is of the key, and its offsets are 0.
         start_offset: Code point at which the chunk begins in the value.
         end_offset: Code point behind its last.
         vector: float32 [dim], of unit length; empty for a stub, whose `chunk` counts the attempts so far.

@@ -8,9 +8,11 @@ from typing import Final
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse
-from loom_memory.domain.vectors import VectorSpace
+from loom_memory.domain.keys import FIRST_KEY_CHUNK
+from loom_memory.domain.vectors import Parts, VectorSpace
 from loom_memory.store.columns import IDENTITY
 from loom_memory.store.embeddings import OF_SPACE
+from loom_memory.store.key_sql import KEY_ROW, KEY_TEXT, SAYS_WORDS
 
 MOST_CHARS: Final = 2_000
 """Longest text that the database embeds.
@@ -32,20 +34,24 @@ _SETTINGS: Final = {
 _ROW: Final = f"org, namespace, {IDENTITY}, version"
 _OF_NAMES: Final = """({org:String} = '' OR org = {org:String})
     AND ({namespace:String} = '' OR namespace = {namespace:String})"""
-_WAITING: Final = f"""SELECT {_ROW}, value, invalid_at, attestation FROM memory FINAL
+# A row for the value of each memory and one for its key, where that says something.
+_WAITING: Final = f"""SELECT {_ROW}, chunk, text, invalid_at, attestation FROM memory FINAL
+    ARRAY JOIN [toUInt16(0), toUInt16({FIRST_KEY_CHUNK})] AS chunk, [value, {KEY_TEXT}] AS text
     WHERE {_OF_NAMES} AND NOT has({{off:Array(String)}}, org)
-        AND tombstoned_at IS NULL AND lengthUTF8(value) <= {MOST_CHARS}
+        AND tombstoned_at IS NULL AND lengthUTF8(text) <= {MOST_CHARS}
         AND (expires_at IS NULL OR expires_at > {{now:DateTime64(3, 'UTC')}})
-        AND ({_ROW}) NOT IN (SELECT {_ROW} FROM memory_embeddings WHERE {_OF_NAMES} AND {OF_SPACE})"""
+        AND if({KEY_ROW}, {{of_keys:Bool}} AND {SAYS_WORDS}, {{of_values:Bool}})
+        AND ({_ROW}, {KEY_ROW}) NOT IN (
+            SELECT {_ROW}, {KEY_ROW} FROM memory_embeddings WHERE {_OF_NAMES} AND {OF_SPACE})"""
 
 _EMBED: Final = f"""INSERT INTO memory_embeddings (org, namespace, embedding_model, {IDENTITY}, chunk, version,
     start_offset, end_offset, embedding, embedding_dim, status, invalid_at, attestation, embed_retry_at)
-SELECT org, namespace, {{model:String}}, {IDENTITY}, 0, version, 0, lengthUTF8(value),
+SELECT org, namespace, {{model:String}}, {IDENTITY}, chunk, version, 0, if({KEY_ROW}, 0, lengthUTF8(text)),
     arrayMap(x -> toFloat32(x / L2Norm(vector)), vector), {{dim:UInt16}}, kept_status,
     if(has_row, kept_invalid_at, invalid_at), if(has_row, kept_attestation, attestation), NULL
 FROM (
     SELECT waiting.*, kept_status, kept_invalid_at, kept_attestation, has_row,
-        aiEmbed(value, {{model:String}},
+        aiEmbed(text, {{model:String}},
             map('credentials', {{collection:String}}, 'dimensions', toString({{dim:UInt16}}))) AS vector
     FROM ({_WAITING}) AS waiting
     LEFT JOIN (
@@ -58,9 +64,15 @@ WHERE length(vector) = {{dim:UInt16}} AND L2Norm(vector) > 0 AND arrayAll(x -> i
 
 
 async def embed_in_database(
-    ch: ClickHouse, names: Scope, space: VectorSpace, collection: str, now: datetime, off: Collection[str] = ()
+    ch: ClickHouse,
+    names: Scope,
+    space: VectorSpace,
+    parts: Parts,
+    collection: str,
+    now: datetime,
+    off: Collection[str] = (),
 ) -> None:
-    """Gives vectors to every memory that waits, of the named organisation and namespace; an empty name is all.
+    """Gives vectors to these parts of every memory, of the named organisation and namespace; an empty name is all.
 
     Organisations of `off` are left as they are.
 
@@ -68,6 +80,6 @@ async def embed_in_database(
     """
     parameters = {
         "org": names.org, "namespace": names.namespace, **space._asdict(), "collection": collection, "now": now,
-        "off": sorted(off),
+        "off": sorted(off), "of_values": Parts.VALUES in parts, "of_keys": Parts.KEYS in parts,
     }  # fmt: skip
     await ch.command(_EMBED, parameters, settings=_SETTINGS, timeout_s=_TIMEOUT_S)

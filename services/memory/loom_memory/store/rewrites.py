@@ -9,11 +9,13 @@ from typing import Final
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse, own_write_reads
+from loom_memory.domain.keys import FIRST_KEY_CHUNK
 from loom_memory.domain.memory import Filter, Identity
-from loom_memory.domain.vectors import VectorSpace
+from loom_memory.domain.vectors import Parts, VectorSpace
 from loom_memory.store.columns import IDENTITIES, IDENTITY, KEY_RANGE, KeyRange, key_range_parameters
 from loom_memory.store.embeddings import OF_SPACE, TABLE
 from loom_memory.store.filters import IN_SCOPE, in_scope, of_owner, shown
+from loom_memory.store.key_sql import KEY_ROW, SAYS_WORDS, VALUE_ROW
 from loom_memory.store.memories import POINT_READ
 from loom_memory.store.versions import Placed
 
@@ -30,7 +32,7 @@ WHERE ({org:String} = '' OR org = {org:String}) AND ({namespace:String} = '' OR 
 ORDER BY org, namespace"""
 
 _PRESENT: Final = f"""SELECT countIf({OF_SPACE}), countIf(NOT ({OF_SPACE})),
-    countIf(NOT ({OF_SPACE}) AND embedding_dim > 0) FROM memory_embeddings WHERE """
+    countIf(NOT ({OF_SPACE}) AND embedding_dim > 0) FROM memory_embeddings WHERE {VALUE_ROW} AND """
 
 _COLUMNS: Final = f"""SELECT {IDENTITY}, version, max(status), max(invalid_at), max(attestation) FROM memory_embeddings
 WHERE {IN_SCOPE} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}} GROUP BY {IDENTITY}, version"""
@@ -38,9 +40,13 @@ WHERE {IN_SCOPE} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}} GROUP BY {IDENT
 _CURRENT: Final = f"""SELECT {IDENTITY}, version FROM memory FINAL
 WHERE {IN_SCOPE} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}} AND tombstoned_at IS NULL"""
 
+_SHOWN: Final = f"""SELECT DISTINCT {IDENTITY}, version FROM memory_embeddings
+WHERE {IN_SCOPE} AND {OF_SPACE} AND {VALUE_ROW} AND ({IDENTITY}) IN {{identities:{IDENTITIES}}}"""
+
 _SUPERSEDED: Final = f"""SELECT DISTINCT {IDENTITY}, version FROM memory_embeddings
 WHERE {KEY_RANGE} AND {_BEHIND} AND NOT ({OF_SPACE})
-    AND {_VERSION} IN (SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE} AND {OF_SPACE})
+    AND {_VERSION} IN (
+        SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE} AND {OF_SPACE} AND {VALUE_ROW})
 ORDER BY {IDENTITY}, version LIMIT {{limit:UInt32}}"""
 
 _REMOVE_SUPERSEDED: Final = f"""ALTER TABLE memory_embeddings DELETE
@@ -53,14 +59,17 @@ _FAULTY: Final = f"""SELECT count(), countIf(is_faulty) FROM (
     SELECT min(length(embedding)) != {{dim:UInt16}} OR max(length(embedding)) != {{dim:UInt16}}
         OR min(embedding_dim) != {{dim:UInt16}} OR max(embedding_dim) != {{dim:UInt16}}
         OR countIf(arrayExists(x -> NOT isFinite(x), embedding)) > 0
-        OR count() != max(chunk) + 1 OR uniqExact(chunk) != count() OR min(start_offset) != 0 AS is_faulty
+        OR countIf({VALUE_ROW}) != maxIf(chunk, {VALUE_ROW}) + 1 OR uniqExact(chunk) != count()
+        OR countIf({KEY_ROW}) != greatest(maxIf(chunk, {KEY_ROW}) + 1, {FIRST_KEY_CHUNK}) - {FIRST_KEY_CHUNK}
+        OR minIf(start_offset, {VALUE_ROW}) != 0 AS is_faulty
     FROM memory_embeddings WHERE {_STAGED} AND {KEY_RANGE} GROUP BY {IDENTITY}, version
 )"""
 
 _READY: Final = f"""SELECT DISTINCT {IDENTITY}, version FROM memory_embeddings
 WHERE {_STAGED} AND {KEY_RANGE} AND {_BEHIND}
     AND {_VERSION} IN (SELECT {IDENTITY}, version FROM memory FINAL WHERE {KEY_RANGE} AND tombstoned_at IS NULL)
-    AND {_VERSION} NOT IN (SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE} AND {OF_SPACE})
+    AND {_VERSION} NOT IN (
+        SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE} AND {OF_SPACE} AND {VALUE_ROW})
 ORDER BY {IDENTITY}, version LIMIT {{limit:UInt32}}"""
 
 _NAMES: Final = ", ".join(TABLE.column_names)
@@ -75,7 +84,7 @@ _HAS_AI: Final = "SELECT count() FROM system.functions WHERE name = 'aiEmbed'"
 
 @dataclass(frozen=True, slots=True)
 class WaitingText:
-    """The current version of a memory that has no vectors of the wanted space."""
+    """The current version of a memory that has no vectors of the wanted space, or lacks those of `waits`."""
 
     scope: Scope
     identity: Identity
@@ -85,6 +94,7 @@ class WaitingText:
     invalid_at: datetime | None = None
     attestation: str = ""
     actor: str = ""
+    waits: Parts = Parts.VALUES
 
     @property
     def placed(self) -> Placed:
@@ -120,28 +130,54 @@ class VectorRewrites:
         return Present(*rows.rows[0])
 
     async def waiting(
-        self, scope: Scope, wanted: Filter, now: datetime, space: VectorSpace, *, staged: bool = False
+        self,
+        scope: Scope,
+        wanted: Filter,
+        now: datetime,
+        space: VectorSpace,
+        parts: Parts = Parts.VALUES,
+        *,
+        staged: bool = False,
     ) -> int:
-        """Counts memories that are shown and have no vectors of the space, or none staged either."""
+        """Counts memories that are shown and lack vectors of the space for these parts, and have none staged either."""
         where = shown(scope, Filter(wanted.user_id, wanted.session_id), now)
-        sql = f"SELECT count() FROM memory FINAL WHERE {where.sql} AND {_without_vectors(IN_SCOPE)}"
+        sql = f"""SELECT count() FROM memory FINAL
+WHERE {where.sql} AND ({_without_vectors(Parts.VALUES, parts, IN_SCOPE)}
+    OR {_without_vectors(Parts.KEYS, parts, IN_SCOPE)})"""
         rows = await self._ch.query(sql, {**where.parameters, **_written(space, staged=staged)}, settings=self._reads)
         return int(rows.scalar())
 
     async def page(
-        self, keys: KeyRange, behind: Identity, now: datetime, space: VectorSpace, limit: int, *, staged: bool = False
+        self,
+        keys: KeyRange,
+        behind: Identity,
+        now: datetime,
+        space: VectorSpace,
+        limit: int,
+        parts: Parts = Parts.VALUES,
+        *,
+        staged: bool = False,
     ) -> list[WaitingText]:
         """Returns memories that wait, in order of identity, with what their other rows of vectors say of them."""
         where = shown(keys.scope, Filter(), now)
-        sql = f"""SELECT {IDENTITY}, version, value, invalid_at, attestation, actor FROM memory FINAL
-WHERE {where.sql} AND {KEY_RANGE} AND {_BEHIND} AND {_without_vectors(KEY_RANGE)}
+        sql = f"""SELECT {IDENTITY}, version, value, invalid_at, attestation, actor,
+    {_without_vectors(Parts.VALUES, parts, KEY_RANGE)} AS value_waits,
+    {_without_vectors(Parts.KEYS, parts, KEY_RANGE)} AS key_waits
+FROM memory FINAL
+WHERE {where.sql} AND {KEY_RANGE} AND {_BEHIND} AND (value_waits OR key_waits)
 ORDER BY {IDENTITY} LIMIT {{limit:UInt32}}"""
         parameters = {**where.parameters, **key_range_parameters(keys), **_written(space, staged=staged)}
         rows = (await self._ch.query(sql, {**parameters, "behind": behind, "limit": limit}, settings=self._reads)).rows
         kept = await self._columns(keys.scope, [Identity(*row[:3]) for row in rows])
         return [
             WaitingText(
-                keys.scope, identity, row[3], row[4], *kept.get((identity, row[3]), ("", row[5], row[6])), row[7]
+                keys.scope,
+                identity,
+                row[3],
+                row[4],
+                *kept.get((identity, row[3]), ("", row[5], row[6])),
+                row[7],
+                waits=waiting_parts(value=row[8], key=row[9]),
             )
             for row in rows
             for identity in [Identity(*row[:3])]
@@ -151,6 +187,14 @@ ORDER BY {IDENTITY} LIMIT {{limit:UInt32}}"""
         """Returns the current versions of those that are not deleted."""
         parameters = {**in_scope(scope), "identities": list(identities)}
         rows = await self._ch.query(_CURRENT, parameters, settings={**POINT_READ, **self._reads})
+        return {(Identity(*row[:3]), row[3]) for row in rows}
+
+    async def shown(self, scope: Scope, space: VectorSpace, identities: Sequence[Identity]) -> set[Placed]:
+        """Returns the versions of these whose value has vectors that searches compare."""
+        if not identities:
+            return set()
+        parameters = {**in_scope(scope), **space._asdict(), "identities": list(identities)}
+        rows = await self._ch.query(_SHOWN, parameters, settings={**POINT_READ, **self._reads})
         return {(Identity(*row[:3]), row[3]) for row in rows}
 
     async def superseded(self, keys: KeyRange, behind: Identity, space: VectorSpace, limit: int) -> list[Placed]:
@@ -201,8 +245,22 @@ ORDER BY {IDENTITY} LIMIT {{limit:UInt32}}"""
         return {(Identity(*row[:3]), row[3]): (row[4], row[5], row[6]) for row in rows}
 
 
-def _without_vectors(where: str) -> str:
-    return f"{_VERSION} NOT IN (SELECT {IDENTITY}, version FROM memory_embeddings WHERE {where} AND {_WRITTEN})"
+def waiting_parts(*, value: bool, key: bool) -> Parts:
+    """Returns the parts that wait."""
+    return (Parts.VALUES if value else Parts(0)) | (Parts.KEYS if key else Parts(0))
+
+
+def _without_vectors(part: Parts, wanted: Parts, where: str) -> str:
+    """Returns whether a row of `memory` lacks the vectors of one part, where that is among the wanted.
+
+    `where` keeps the rows of vectors to look at.
+    """
+    if part not in wanted:
+        return "false"
+    row = VALUE_ROW if part is Parts.VALUES else KEY_ROW
+    missing = f"""{_VERSION} NOT IN (
+    SELECT {IDENTITY}, version FROM memory_embeddings WHERE {where} AND {_WRITTEN} AND {row})"""
+    return missing if part is Parts.VALUES else f"({SAYS_WORDS} AND {missing})"
 
 
 def _written(space: VectorSpace, *, staged: bool) -> dict[str, object]:

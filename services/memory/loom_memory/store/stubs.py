@@ -20,14 +20,17 @@ from loom_memory.domain.writers import NOBODY, Held
 from loom_memory.store.columns import IDENTITY, KEY_RANGE, KeyRange, key_range_parameters
 from loom_memory.store.embeddings import OF_SPACE, EmbeddedChunk
 from loom_memory.store.filters import IN_SCOPE, in_scope, shown
-from loom_memory.store.rewrites import WaitingText
+from loom_memory.store.key_sql import KEY_ROW, SAYS_WORDS, VALUE_ROW
+from loom_memory.store.rewrites import WaitingText, waiting_parts
 from loom_memory.store.versions import Placed
 
 _ROW: Final = f"org, namespace, {IDENTITY}"
 _STUB: Final = "embedding_dim = 0"
 _IS_STUB: Final = f"({_ROW}) IN (SELECT {_ROW} FROM memory_embeddings WHERE {_STUB})"
 _EMBEDDED: Final = f"""({_ROW}, version) IN (
-    SELECT {_ROW}, version FROM memory_embeddings WHERE {OF_SPACE} AND {_IS_STUB})"""
+    SELECT {_ROW}, version FROM memory_embeddings WHERE {OF_SPACE} AND {VALUE_ROW} AND {_IS_STUB})"""
+_KEY_WAITS: Final = f"""({SAYS_WORDS} AND ({_ROW}, version) NOT IN (
+    SELECT {_ROW}, version FROM memory_embeddings WHERE {OF_SPACE} AND {KEY_ROW} AND {_IS_STUB}))"""
 _LIVE: Final = f"""SELECT {_ROW}, version, value, actor FROM memory FINAL
     WHERE {_IS_STUB} AND tombstoned_at IS NULL AND (expires_at IS NULL OR expires_at > {{now:DateTime64(3, 'UTC')}})"""
 
@@ -37,7 +40,8 @@ _ANY: Final = f"""SELECT count() FROM (
     WHERE {_STUB} AND NOT has({{held_orgs:Array(String)}}, org) GROUP BY {_ROW}, version
 ) WHERE retry_at IS NULL OR retry_at <= {{now:DateTime64(3, 'UTC')}}"""
 
-_DUE: Final = f"""SELECT {_ROW}, version, value, attempts, kept_status, kept_invalid_at, kept_attestation, actor
+_DUE: Final = f"""SELECT {_ROW}, version, value, attempts, kept_status, kept_invalid_at, kept_attestation, actor,
+    {_KEY_WAITS} AS key_waits
 FROM ({_LIVE}) AS live
 INNER JOIN (
     SELECT {_ROW}, version, max(chunk) AS attempts, max(embed_retry_at) AS retry_at, max(status) AS kept_status,
@@ -63,13 +67,13 @@ WHERE {_STUB} AND org IN {{orgs:Array(String)}}
     AND ({_ROW}, version) IN {{placed:Array(Tuple(String, String, String, String, String, UInt64))}}"""
 
 _WITHOUT_ROWS: Final = f"""({IDENTITY}, version) NOT IN (
-    SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE})"""
+    SELECT {IDENTITY}, version FROM memory_embeddings WHERE {KEY_RANGE} AND {VALUE_ROW})"""
 
 _STUBS: Final = f"SELECT count() FROM ({_LIVE}) WHERE NOT ({_EMBEDDED})"
 
 _PENDING: Final = f"""SELECT count() FROM memory FINAL
 WHERE tombstoned_at IS NULL AND (expires_at IS NULL OR expires_at > {{now:DateTime64(3, 'UTC')}})
-    AND ({_ROW}, version) NOT IN (SELECT {_ROW}, version FROM memory_embeddings WHERE {OF_SPACE})"""
+    AND ({_ROW}, version) NOT IN (SELECT {_ROW}, version FROM memory_embeddings WHERE {OF_SPACE} AND {VALUE_ROW})"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,20 @@ class StubRepository:
         }
         rows = await self._ch.query(_DUE, parameters, settings=self._reads)
         return [
-            Stub(WaitingText(Scope(row[0], row[1]), Identity(*row[2:5]), row[5], row[6], *row[8:12]), row[7])
+            Stub(
+                WaitingText(
+                    Scope(row[0], row[1]),
+                    Identity(*row[2:5]),
+                    row[5],
+                    row[6],
+                    row[8],
+                    row[9],
+                    row[10],
+                    row[11],
+                    waits=waiting_parts(value=True, key=row[12]),
+                ),
+                row[7],
+            )
             for row in rows
         ]
 

@@ -9,9 +9,9 @@ from loom_common.call import Scope
 from loom_common.clickhouse import tagged
 from loom_common.clock import Clock
 from loom_common.errors import LoomError
+from loom_common.workers import Workers
 from loom_memory.domain.memory import Identity
 from loom_memory.store.versions import VersionRepository
-from loom_memory.workers.supervision import Workers
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 """Gives vectors to memories that were stored without: stubs, newest first, and memories that have no row at all."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -136,20 +135,16 @@ class EmbeddingWorker:
             LoomError: The store or embedding did not answer.
         """
         space = await self._texts.space()
-        lease = await self._leases.acquire(LEASE, LEASE_S)
-        if lease is None:
-            return 0
         count = 0
-        try:
+        async with self._leases.taken(LEASE, LEASE_S) as lease:
+            if lease is None:
+                return 0
             for scope in await self._rewrites.scopes():
                 async for keys in key_ranges(self._versions, scope):
                     while missing := await self._stubs.missing(keys, self._clock.now(), self._batch_size):
                         await lease.renew()
                         await self._embeddings.insert(space.model, missing)
                         count += len(missing)
-        finally:
-            with contextlib.suppress(LoomError):
-                await lease.release()
         if count:
             logger.warning("memories_without_vectors", extra={"memories": count})
         return count
@@ -166,15 +161,11 @@ class EmbeddingWorker:
         space = await self._texts.space()
         if not await self._due(space) and not await self._stubs.finished(space, 1):
             return Turn()
-        lease = await self._leases.acquire(LEASE, LEASE_S)
-        if lease is None:
-            return Turn()
-        try:
+        async with self._leases.taken(LEASE, LEASE_S) as lease:
+            if lease is None:
+                return Turn()
             async with self._texts.passing() as texts:
                 return await self._work(space, lease, texts)
-        finally:
-            with contextlib.suppress(LoomError):
-                await lease.release()
 
     async def _work(self, space: VectorSpace, lease: Lease, texts: Pass) -> Turn:
         turn = Turn()

@@ -1,7 +1,6 @@
 """Removes what interrupted writes, updates and deletions leave behind; reads ignore all of it meanwhile."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -79,14 +78,10 @@ class Sweep:
             await asyncio.sleep(self._interval_s)
 
     async def _take_turn(self) -> None:
-        lease = await self._leases.acquire(LEASE, _LEASE_S)
-        if lease is None:
-            return
-        try:
+        async with self._leases.taken(LEASE, _LEASE_S) as lease:
+            if lease is None:
+                return
             swept = await self.sweep(lease)
-        finally:
-            with contextlib.suppress(LoomError):
-                await lease.release()
         logger.info(
             "swept",
             extra={"embeddings": swept.embeddings, "versions": swept.versions, "deletions": swept.deletions},
