@@ -4,6 +4,7 @@ import grpc
 
 from loom.insights.v1 import ledger_pb2 as pb
 from loom.insights.v1 import ledger_pb2_grpc as pb_grpc
+from loom_common.call import Scope
 from loom_common.times import parse_time
 from loom_insights.app.usage import UsageAccounts
 from loom_insights.domain.ledger import LedgerEntry
@@ -23,6 +24,15 @@ class LedgerServicer(pb_grpc.LedgerServiceServicer):
         """Translates, delegates, translates back."""
         entries = [entry_from_proto(row) for row in request.rows]
         return pb.RecordLedgerResponse(stored_count=await self._accounts.record(entries))
+
+    async def GetSpendToday(
+        self,
+        request: pb.GetSpendTodayRequest,
+        context: grpc.aio.ServicerContext[pb.GetSpendTodayRequest, pb.GetSpendTodayResponse],
+    ) -> pb.GetSpendTodayResponse:
+        """Translates, delegates, translates back."""
+        spent_usd = await self._accounts.spent_today_usd(Scope(request.org, request.namespace), request.op)
+        return pb.GetSpendTodayResponse(spent_usd=spent_usd)
 
 
 def entry_from_proto(row: pb.LedgerRow) -> LedgerEntry:

@@ -1,7 +1,7 @@
 """Recording calls, and telling what they spent."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from loom_common.call import Scope
@@ -18,6 +18,10 @@ class Ledger(Protocol):
 
     async def summary(self, scope: Scope, span: Span, group_by: GroupBy) -> list[UsageGroup]:
         """Returns what each group spent in a namespace, most calls first."""
+        ...
+
+    async def spent_usd(self, scope: Scope, since: datetime, op: str) -> float:
+        """Returns what a namespace's calls cost from a time on; of one operation, or of all where it is empty."""
         ...
 
 
@@ -43,3 +47,8 @@ class UsageAccounts:
         """
         span = Span.of(since, until, self._clock.now())
         return span, await self._ledger.summary(scope, span, group_by)
+
+    async def spent_today_usd(self, scope: Scope, op: str) -> float:
+        """Returns what a namespace's calls have cost since midnight UTC; of one operation, or of all."""
+        midnight = self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return await self._ledger.spent_usd(scope, midnight, op)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import datetime
 from typing import Final
 
 from loom_common.call import Scope
@@ -60,6 +61,13 @@ _SUMMARIES: Final[dict[GroupBy, str]] = {
 }
 
 
+_SPENT: Final = """
+SELECT sum(upstream_cost_usd)
+FROM agent_events
+WHERE org = {org:String} AND namespace = {namespace:String} AND occurred_at >= {since:DateTime64(3, 'UTC')}
+    AND ({op:String} = '' OR op = {op:String})"""
+
+
 class AgentEventRepository:
     """Owns the `agent_events` table; no other class names it."""
 
@@ -84,6 +92,13 @@ class AgentEventRepository:
             },
         )
         return [UsageGroup(*row) for row in rows]
+
+    async def spent_usd(self, scope: Scope, since: datetime, op: str) -> float:
+        """Returns what a namespace's calls cost from a time on; of one operation, or of all where it is empty."""
+        rows = await self._client.query(
+            _SPENT, {"org": scope.org, "namespace": scope.namespace, "since": since, "op": op}
+        )
+        return float(rows.rows[0][0])
 
 
 def _value(entry: LedgerEntry, name: str) -> object:
