@@ -9,23 +9,35 @@ from typing import Any
 
 import httpx
 import httpx2
-import jsonschema
 import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from support.gateway import GatewayUnderTest, gateway, raising, running_gateway
+from support.gateway import GatewayUnderTest, lasting_gateway, raising, running_gateway
 
 from loom_common.auth.claims import Role
 from loom_common.errors import AuthInsufficient, BackendUnavailable, Unauthenticated
-from loom_gateway.mcp.summaries import citation_key
+from loom_gateway.contract.catalogue import Catalogue
+from loom_gateway.mcp.summaries import READING_RULE, citation_key
 from loom_gateway.mcp.toolsets import Toolset
 
-__all__ = ["gateway"]
+__all__ = ["lasting_gateway"]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def gateway(lasting_gateway: GatewayUnderTest) -> GatewayUnderTest:
+    lasting_gateway.forget()
+    return lasting_gateway
+
 
 ERAS = ["legacy", "2026-07-28", "auto"]
-DEFAULT_TOOLS = ["loom_search", "memory_set", "memory_get", "memory_list", "memory_delete", "memory_history"]
+DEFAULT_TOOLS = [
+    *("loom_search", "memory_set", "memory_get", "memory_list", "memory_delete", "memory_history"),
+    *("loom_ops", "loom_op"),
+]
 
 
 @asynccontextmanager
@@ -33,7 +45,7 @@ async def connected(
     gateway: GatewayUnderTest, mode: str = "auto", *, path: str = "/mcp", token: str = "", **headers: str
 ) -> AsyncIterator[Client]:
     sent = {"Authorization": f"Bearer {token or gateway.token()}", **headers}
-    async with httpx2.AsyncClient(headers=sent, trust_env=False) as http:
+    async with httpx2.AsyncClient(headers=sent, timeout=60, trust_env=False) as http:
         transport = streamable_http_client(f"{gateway.url}{path}", http_client=http)
         async with Client(transport, mode=mode) as client:
             yield client
@@ -68,7 +80,11 @@ async def test_a_client_of_either_era_lists_the_default_tools_and_calls_them(
         assert stored.structured_content is not None
         assert stored.structured_content["version"] == 1
         found = await client.call_tool("loom_search", {"query": "deploy"})
-    assert text_of(found) == ("loom_search 'deploy': 1 memory hit.\n\n[2026-11-30] [k] (decision) deploy on friday")
+    assert text_of(found).split("\n\n") == [
+        "loom_search 'deploy': 1 memory hit.",
+        READING_RULE,
+        "[2026-11-30] [k] (decision) deploy on friday",
+    ]
     assert found.structured_content is not None
     assert found.structured_content["memory"]["hits"][0]["similarity"] == 0.66
     assert {seen.call.peer_service for seen in gateway.services.seen} == {"gateway"}
@@ -91,51 +107,24 @@ async def test_an_empty_search_says_so_and_why(gateway: GatewayUnderTest) -> Non
 
 
 @pytest.mark.parametrize("toolset", list(Toolset))
-async def test_every_tool_has_a_schema_that_every_client_takes(gateway: GatewayUnderTest, toolset: Toolset) -> None:
-    async with connected(gateway, path=f"/mcp?toolset={toolset.value}") as client:
+async def test_a_toolset_is_listed_at_its_own_address(gateway: GatewayUnderTest, toolset: Toolset) -> None:
+    async with connected(gateway, path=f"/mcp/{toolset.value}") as client:
         tools = (await client.list_tools()).tools
-    assert 0 < len(tools) <= 20
-    for tool in tools:
-        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name)
-        assert tool.description
-        assert "Errors:" not in tool.description
-        for schema in (tool.input_schema, tool.output_schema):
-            assert schema is not None
-            jsonschema.Draft202012Validator.check_schema(schema)
-            assert schema["type"] == "object"
-            assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & set(_keys(schema)), tool.name
-        assert tool.input_schema["additionalProperties"] is False
-        assert "org" not in tool.input_schema["properties"]
-        assert all(found.get("description") for found in tool.input_schema["properties"].values())
-        assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is (tool.name not in _WRITERS)
     names = [tool.name for tool in tools]
     assert names[0] == "loom_search"
     assert "loom_assistant_ask" not in names
     assert ("memory_search" in names) is (toolset is Toolset.ASSISTANT)
-    search = tools[0].input_schema["properties"]
-    assert set(search) == {"query", "top_k", "tags", "bodies"}
+    assert ({"loom_op", "loom_ops"} <= set(names)) is (toolset is not Toolset.ASSISTANT)
+    assert set(tools[0].input_schema["properties"]) == {"query", "top_k", "tags", "bodies"}
+    for tool in tools:
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is (tool.name not in _WRITERS)
 
 
-_WRITERS = {
-    "memory_set",
-    "memory_set_many",
-    "memory_delete",
-    "token_create",
-    "token_revoke",
-    "namespace_create",
-    "org_set_model_calls",
-    "code_calibrate",
-}
+_WRITERS = {"loom_op"} | {op.spec.mcp_name for op in Catalogue().values() if not op.spec.read_only}
 
 
-def _keys(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [*value, *(key for inner in value.values() for key in _keys(inner))]
-    return [key for inner in value for key in _keys(inner)] if isinstance(value, list) else []
-
-
-async def test_a_toolset_is_chosen_by_setting_query_or_header(tmp_path: Path) -> None:
+async def test_a_toolset_is_chosen_by_setting_path_query_or_header(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, toolset=Toolset.ADMIN) as gateway:
         async with connected(gateway) as client:
             assert "token_create" in [tool.name for tool in (await client.list_tools()).tools]
@@ -143,9 +132,12 @@ async def test_a_toolset_is_chosen_by_setting_query_or_header(tmp_path: Path) ->
             assert [tool.name for tool in (await client.list_tools()).tools] == DEFAULT_TOOLS
         async with connected(gateway, path="/mcp?toolset=coding", **{"X-Loom-Toolset": "default"}) as client:
             assert "memory_set" in [tool.name for tool in (await client.list_tools()).tools]
+        async with connected(gateway, path="/mcp/default?toolset=admin") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == DEFAULT_TOOLS
         async with gateway.client() as http:
-            answer = await http.post("/mcp?toolset=nonsense", json=message("ping"))
-        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
+            for path in ("/mcp?toolset=nonsense", "/mcp/nonsense"):
+                answer = await http.post(path, json=message("ping"))
+                assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
 
 
 async def test_a_tool_outside_the_toolset_or_unknown_is_refused_by_the_protocol(gateway: GatewayUnderTest) -> None:

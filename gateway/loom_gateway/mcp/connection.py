@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from loom_common.auth.claims import Claims
 from loom_common.errors import LoomError
 from loom_gateway.calls.caller import Caller
+from loom_gateway.mcp.sessions import Session
 from loom_gateway.mcp.toolsets import Toolset
 
 CONNECTION_STATE: Final = "mcp"
@@ -16,6 +18,10 @@ class Connection:
     """What the endpoint knows of the request that carries a message."""
 
     caller: Caller
+    claims: Claims
+    """What the caller's token says; the services verify it again."""
     toolset: Toolset
+    session: Session
+    """What this replica remembers of the client's session; of nothing where it sends no session identifier."""
     fault: LoomError | None = None
     """What is wrong with the arguments that the endpoint left out."""

@@ -6,7 +6,7 @@ goes on without arguments, to be refused where it is accounted for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -17,6 +17,10 @@ from loom_gateway.contract.strict_json import MAX_DEPTH, half_surrogates, parse_
 
 # `{"params": {"arguments": ...}}` around the arguments, which may nest as deep as an HTTP body.
 _ENVELOPE_DEPTH: Final = 2
+CALL: Final = "tools/call"
+_CANCELLED: Final = "notifications/cancelled"
+# What a request's `_meta` holds where its client wants to hear of it before the answer.
+_NOTICES: Final = frozenset({"progressToken", "io.modelcontextprotocol/logLevel"})
 
 
 class WrongEnvelope(MalformedRequest):
@@ -35,6 +39,12 @@ class Intake:
     body: bytes
     fault: LoomError | None = None
     """What is wrong with the arguments that were left out of `body`; None where they are all there."""
+    method: str = ""
+    """Its method; empty for an answer."""
+    cancels: str | int | None = None
+    """Identifier of the call that it cancels; None where it cancels none."""
+    wants_notices: bool = False
+    """Whether it asks to be told how its call goes on, by progress or by log messages."""
 
 
 def take_in(body: bytes) -> Intake:
@@ -47,20 +57,38 @@ def take_in(body: bytes) -> Intake:
     """
     message = parse_json(body, max_depth=MAX_DEPTH + _ENVELOPE_DEPTH)
     _check_envelope(message)
+    known = _known(message)
     if b"\\ud" not in body and b"\\uD" not in body:
-        return Intake(body)
+        return replace(known, body=body)
     broken = half_surrogates(message)
     if not broken:
-        return Intake(body)
+        return replace(known, body=body)
     params = message.get("params") if isinstance(message, Mapping) else None
     arguments = params.get("arguments") if isinstance(params, Mapping) else None
-    inside = half_surrogates(arguments) if isinstance(arguments, Mapping) else []
+    # Elsewhere, as in the arguments of a prompt, nobody would look for the fault.
+    called = known.method == CALL and isinstance(arguments, Mapping)
+    inside = half_surrogates(arguments) if called else []
     if not isinstance(message, dict) or not isinstance(params, dict) or len(inside) != len(broken):
         raise InvalidArgument("The message holds half of a surrogate pair.", fields=broken[:1])
     named = inside[0]
     fault = InvalidArgument(f"{named.field}: {named.description}.", fields=inside)
     rest: dict[str, JsonValue] = {**message, "params": {**params, "arguments": {}}}
-    return Intake(encode(rest), fault)
+    return replace(known, body=encode(rest), fault=fault)
+
+
+def _known(message: JsonValue) -> Intake:
+    """Returns what the message says of itself, without its body."""
+    held = message if isinstance(message, Mapping) else {}
+    method, params = held.get("method"), held.get("params")
+    params = params if isinstance(params, Mapping) else {}
+    meta = params.get("_meta")
+    named = params.get("requestId") if method == _CANCELLED else None
+    return Intake(
+        body=b"",
+        method=method if isinstance(method, str) else "",
+        cancels=named if isinstance(named, str | int) and not isinstance(named, bool) else None,
+        wants_notices=isinstance(meta, Mapping) and not _NOTICES.isdisjoint(meta),
+    )
 
 
 def _check_envelope(message: JsonValue) -> None:

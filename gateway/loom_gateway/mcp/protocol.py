@@ -17,8 +17,7 @@ from loom_gateway.http.answers import json_response
 from loom_gateway.mcp.connection import CONNECTION_STATE, Connection
 from loom_gateway.mcp.errors import error_object
 from loom_gateway.mcp.intake import WrongEnvelope
-from loom_gateway.mcp.server import ToolServer
-from loom_gateway.mcp.toolsets import Toolset, tools_of
+from loom_gateway.mcp.server import McpServer
 
 
 class Protocol:
@@ -29,26 +28,36 @@ class Protocol:
     """
 
     def __init__(self, dispatcher: Dispatcher, catalogue: Catalogue, *, version: str, max_body_bytes: int) -> None:
-        toolsets = {toolset: tools_of(catalogue, toolset) for toolset in Toolset}
-        self._manager = StreamableHTTPSessionManager(
-            ToolServer(dispatcher, toolsets, version=version).protocol,
-            json_response=True,
-            stateless=True,
-            # Hosts and origins are checked for every path of the gateway alike, before this one is reached.
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=max_body_bytes,
-        )
+        server = McpServer(dispatcher, catalogue, version=version).protocol
+
+        def transport(*, streams: bool) -> StreamableHTTPSessionManager:
+            return StreamableHTTPSessionManager(
+                server,
+                json_response=not streams,
+                stateless=True,
+                # Hosts and origins are checked for every path of the gateway alike, before this one is reached.
+                security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+                max_request_body_size=max_body_bytes,
+            )
+
+        # One answers with JSON alone, the other with a stream of events where there is something to tell before the
+        # result: plain JSON is what proxies and simple clients take, and there is nothing to tell of most calls.
+        self._plain = transport(streams=False)
+        self._streaming = transport(streams=True)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves while entered; can be entered once."""
-        async with self._manager.run():
+        async with self._plain.run(), self._streaming.run():
             yield
 
-    async def answer(self, connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one message."""
+    async def answer(
+        self, connection: Connection, scope: Scope, receive: Receive, send: Send, *, streams: bool
+    ) -> None:
+        """Answers one message, on a stream of events or as JSON."""
         scope["state"][CONNECTION_STATE] = connection
-        await self._manager.handle_request(scope, receive, send)
+        manager = self._streaming if streams else self._plain
+        await manager.handle_request(scope, receive, send)
 
     @staticmethod
     def unreadable(error: LoomError, request_id: str) -> Response:

@@ -64,7 +64,7 @@ def toolset_named(name: str) -> Toolset:
 
 def tools_of(catalogue: Catalogue, toolset: Toolset) -> Mapping[str, BoundTool]:
     """Returns the tools of a toolset by name, in the order of the contract."""
-    bound = [_bound(op, toolset) for op in catalogue.values() if _is_listed(op.spec, toolset)]
+    bound = [BoundTool(op, _tool(op.spec, toolset), reader_in(op, toolset)) for op in listed(catalogue, toolset)]
     # What answers a question first stands first: clients show long lists cut short.
     bound.sort(key=lambda tool: tool.op.spec.mcp_name != "loom_search")
     return MappingProxyType({tool.tool.name: tool for tool in bound})
@@ -78,38 +78,72 @@ def _is_listed(spec: OpSpec, toolset: Toolset) -> bool:
     return toolset.contract in spec.toolsets
 
 
-def _bound(op: PublicOp, toolset: Toolset) -> BoundTool:
-    spec = op.spec
-    forced = spec.forced_in(toolset.contract)
-    by_action = {action: {arg.field for arg in forced if arg.action is action} for action in ForcedAction}
-    fields = set(spec.request.fields_by_name)
-    refused = (_ALWAYS_HIDDEN & fields) | by_action[ForcedAction.HIDE]
-    unseen = refused | by_action[ForcedAction.DROP] | by_action[ForcedAction.SET]
-    reader = RequestReader(
-        spec.request,
-        hidden=refused,
+def listed(catalogue: Catalogue, toolset: Toolset) -> list[PublicOp]:
+    """Returns the operations that a toolset lists as tools, in the order of the contract."""
+    return [op for op in catalogue.values() if _is_listed(op.spec, toolset)]
+
+
+def callable_by_name(spec: OpSpec, toolset: Toolset) -> bool:
+    """Returns whether a client of a toolset may call an operation that it is not shown."""
+    if toolset is Toolset.ASSISTANT:
+        return False  # its roster is a bound, not a selection: an answer reads, and does nothing else
+    return not spec.http_only
+
+
+def reader_in(op: PublicOp, toolset: Toolset) -> RequestReader:
+    """Returns the reader of an operation's arguments as a toolset lets them be written."""
+    forced = op.spec.forced_in(toolset.contract)
+    by_action = _by_action(op.spec, toolset)
+    return RequestReader(
+        op.spec.request,
+        hidden=_refused(op.spec, toolset),
         dropped=by_action[ForcedAction.DROP],
         forced={arg.field: json.loads(arg.value) for arg in forced if arg.action is ForcedAction.SET},
     )
-    return BoundTool(op, _tool(spec, request_schema(spec.request, hidden=unseen)), reader)
 
 
-def _tool(spec: OpSpec, input_schema: Schema) -> "types.Tool":
+def input_schema_in(spec: OpSpec, toolset: Toolset) -> Schema:
+    """Returns the schema of an operation's arguments as a toolset shows them."""
+    by_action = _by_action(spec, toolset)
+    unseen = _refused(spec, toolset) | by_action[ForcedAction.DROP] | by_action[ForcedAction.SET]
+    return request_schema(spec.request, hidden=unseen)
+
+
+def described(spec: OpSpec) -> str:
+    """Returns an RPC's comment without the paragraph that lists its errors: a model is told each as it meets it."""
+    return "\n".join(line for line in spec.description.split("\n") if not line.startswith("Errors:"))
+
+
+def _by_action(spec: OpSpec, toolset: Toolset) -> dict[ForcedAction, set[str]]:
+    forced = spec.forced_in(toolset.contract)
+    return {action: {arg.field for arg in forced if arg.action is action} for action in ForcedAction}
+
+
+def _refused(spec: OpSpec, toolset: Toolset) -> set[str]:
+    return (set(spec.request.fields_by_name) & _ALWAYS_HIDDEN) | _by_action(spec, toolset)[ForcedAction.HIDE]
+
+
+def _tool(spec: OpSpec, toolset: Toolset) -> "types.Tool":
     import mcp_types as types  # here: settings name toolsets, and the models of messages take half a second to load
 
     return types.Tool(
         name=spec.mcp_name,
         title=spec.name,
-        description=_described(spec.description),
-        input_schema=input_schema,
+        description=described(spec),
+        input_schema=input_schema_in(spec, toolset),
         output_schema=_output_schema(spec),
         annotations=types.ToolAnnotations(
             read_only_hint=spec.read_only,
-            destructive_hint=spec.name.rpartition(".")[2] in _DESTRUCTIVE_VERBS,
+            destructive_hint=_verb(spec) in _DESTRUCTIVE_VERBS,
             idempotent_hint=spec.idempotent,
             open_world_hint=False,
         ),
     )
+
+
+def _verb(spec: OpSpec) -> str:
+    """Returns what an operation does: `remove` of `org.remove_trust`."""
+    return spec.name.rpartition(".")[2].partition("_")[0]
 
 
 def _output_schema(spec: OpSpec) -> Schema:
@@ -121,8 +155,3 @@ def _output_schema(spec: OpSpec) -> Schema:
     schema = response_schema(spec.response, described=False)
     schema.pop("required", None)
     return schema
-
-
-def _described(comment: str) -> str:
-    """Returns an RPC's comment without the paragraph that lists its errors: a model is told each as it meets it."""
-    return "\n".join(line for line in comment.split("\n") if not line.startswith("Errors:"))

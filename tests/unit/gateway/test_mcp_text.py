@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from loom.memory.v1 import memory_pb2, search_pb2
 from loom_common.errors import KINDS, LoomError
 from loom_gateway.mcp.errors import tool_error
-from loom_gateway.mcp.summaries import citation_key, key_of_citation, summary
+from loom_gateway.mcp.summaries import READING_POINTER, READING_RULE, citation_key, key_of_citation, summary
 
 
 @given(st.text(alphabet=st.sampled_from("ab]%5D0A2[\r\nv@é"), max_size=20) | st.text(max_size=20))
@@ -28,12 +28,29 @@ def test_hits_are_told_in_their_order_with_date_key_kind_and_what_is_low() -> No
     )
     response.memory.hits.add(memory=first)
     response.memory.hits.add(memory=second, low=True)
-    text = summary("loom_search", search_pb2.SearchRequest(query="q"), response, {})
+    text = summary(search_pb2.SearchRequest(query="q"), response, {})
     assert text.split("\n\n") == [
         "loom_search 'q': 2 memory hits.",
+        READING_RULE,
         "[2024-01-02] [a] (fact) Ann: one",
         "[2026-11-30] [b] (note, low) two ...",
     ]
+
+
+def test_a_client_that_was_told_how_to_read_is_reminded_in_one_line() -> None:
+    response = search_pb2.SearchResponse()
+    response.memory.hits.add(memory=memory_pb2.Memory(key="a", kind="fact", value="one"))
+    text = summary(search_pb2.SearchRequest(query="q"), response, {}, rule=READING_POINTER)
+    assert text.split("\n\n")[1] == READING_POINTER
+    assert "\n" not in READING_POINTER
+    assert len(READING_POINTER) < len(READING_RULE) / 3
+
+
+def test_an_empty_search_needs_no_rule() -> None:
+    response = search_pb2.SearchResponse()
+    response.memory.abstain_code = "no_match"
+    text = summary(search_pb2.SearchRequest(query="q"), response, {})
+    assert text == "loom_search 'q': 0 memory hits (no_match)."
 
 
 def test_every_reason_is_told_as_a_tools_error() -> None:

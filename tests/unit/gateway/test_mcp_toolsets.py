@@ -15,3 +15,8 @@ def test_the_assistant_names_no_namespace_because_it_has_one(name: str) -> None:
 
 def test_an_agent_that_writes_may_name_the_namespace() -> None:
     assert "namespace" in TOOLS[Toolset.DEFAULT]["memory_get"].tool.input_schema["properties"]
+
+
+def test_a_client_is_told_which_tools_take_something_away() -> None:
+    found = {name for name, bound in TOOLS[Toolset.ALL].items() if bound.tool.annotations.destructive_hint}  # type: ignore[union-attr]  # every tool has them
+    assert found == {"memory_delete", "token_revoke", "grants_remove", "org_remove_trust"}
