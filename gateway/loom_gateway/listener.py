@@ -11,37 +11,41 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from loom_common.server import ListenError
+from loom_gateway.http.connections import ConnectionLimits, bounded_connections
 
 _VARIABLE: Final = "LOOM_GATEWAY_LISTEN"
-# Source: chosen. Clients that reuse a connection do so within seconds, or go through a proxy that keeps its own.
-_KEEP_ALIVE_S: Final = 75
 _BACKLOG: Final = 2048
 # A little longer than the drain, after which uvicorn cancels what still runs.
 _STOP_MARGIN_S: Final = 5.0
 
 
 @asynccontextmanager
-async def serving_http(app: ASGIApp, listen: str, *, drain_s: float) -> AsyncIterator[str]:
+async def serving_http(
+    app: ASGIApp, listen: str, *, drain_s: float, limits: ConnectionLimits | None = None
+) -> AsyncIterator[str]:
     """Serves `app` until it is left; yields the address once it answers, such as `127.0.0.1:8080`.
 
     Args:
         app: ASGI application; its lifespan runs.
         listen: `host:port` or `unix:<path>`; port 0 takes a free one.
         drain_s: Units: seconds that running requests get to end.
+        limits: What connections may take.
 
     Raises:
         ListenError: The address is taken or not ours, or the application does not start.
     """
+    limits = limits or ConnectionLimits()
     listener = _bound(listen)
     config = uvicorn.Config(
         app,
+        http=bounded_connections(limits),
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=limits.keep_alive_s,
         timeout_graceful_shutdown=max(1, round(drain_s)),
     )
     server = uvicorn.Server(config)

@@ -1,33 +1,50 @@
 """Builds the gateway and hands its parts to each other: identity over gRPC first, then HTTP and MCP in front of all."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import grpc.aio
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
-from loom.identity.v1 import directory_pb2_grpc, identity_pb2_grpc
 from loom_common.auth.service_credentials import ServiceKey
 from loom_common.channel import open_channel
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import SystemClock
-from loom_common.errors import LoomError
+from loom_common.conditional_writes import Claims as ConditionalWrites
+from loom_common.errors import InvalidArgument, LoomError
 from loom_common.ledger import GrpcLedgerSink
 from loom_common.migrations import migrate
 from loom_common.peers import load_service_keys
-from loom_common.server import RunningServer, ServerDeps, Service, ServiceSpec, serving
+from loom_common.sealing import Sealer
+from loom_common.server import RunningServer, ServerDeps, ServiceSpec, serving
 from loom_common.settings import Service as ServiceName
+from loom_common.settings import SettingsError
 from loom_common.status import Problem, StatusReport, version
 from loom_common.telemetry import PROMETHEUS_CONTENT_TYPE, prometheus_text
+from loom_gateway.calls.admission import Admission, AdmissionLimits
 from loom_gateway.calls.backends import GrpcBackends
 from loom_gateway.calls.dispatch import Dispatcher
 from loom_gateway.http.app import AppDeps, build_app
+from loom_gateway.http.connections import ConnectionLimits
 from loom_gateway.http.health import HealthReader
 from loom_gateway.http.origins import PublicAddress, is_loopback
+from loom_gateway.identity.domain.trusts import check_jwks_url
 from loom_gateway.identity.service import Identity, open_identity
 from loom_gateway.listener import serving_http
-from loom_gateway.settings import GatewaySettings
+from loom_gateway.oauth.routes import OAuth, OAuthDeps
+from loom_gateway.oauth.spent import StoredSpent
+from loom_gateway.oauth.store import UseRepository
+from loom_gateway.settings import GatewaySettings, split_list
+from loom_gateway.signin.device import DeviceRoutes
+from loom_gateway.signin.oidc import FLOW_PURPOSE, OidcSignIn
+from loom_gateway.signin.people import SignedInPeople
+from loom_gateway.signin.provider import Client, Provider
+from loom_gateway.signin.routes import SignInRoutes
+from loom_gateway.signin.tokens import SessionTokens
 
 NAME: Final = "gateway"
 
@@ -92,15 +109,7 @@ async def open_service(settings: GatewaySettings, ch: ClickHouse) -> AsyncIterat
     key, keyring = load_service_keys(settings, NAME)
     await migrate(ch, NAME, "loom_gateway")
     async with AsyncExitStack() as stack:
-        identity = await stack.enter_async_context(
-            open_identity(
-                ch,
-                settings.jwt_secret,
-                settings.jwt_secret_previous,
-                SystemClock(),
-                policy_refresh_s=settings.policy_refresh_s,
-            )
-        )
+        identity = await stack.enter_async_context(_open_identity(settings, ch))
         channels = {
             name.value: await _channel(stack, settings, key, settings.addr_of(name))
             for name in ServiceName
@@ -122,41 +131,113 @@ async def open_service(settings: GatewaySettings, ch: ClickHouse) -> AsyncIterat
         # The address that was bound, which only the process itself knows where the port was 0.
         channels[ServiceName.IDENTITY.value] = await _channel(stack, settings, key, server.address)
         dispatcher = Dispatcher(
-            identity.verifier, GrpcBackends(channels), ledger, deadline_s=settings.http_deadline_s, clock=SystemClock()
+            identity.verifier,
+            GrpcBackends(channels),
+            ledger,
+            deadline_s=settings.http_deadline_s,
+            clock=SystemClock(),
+            admission=Admission(_admission_limits(settings)),
         )
-        app = build_app(
-            AppDeps(
-                dispatcher=dispatcher,
-                health=HealthReader(version(), ch.ping, channels),
-                metrics_text=prometheus_text,
-                metrics_content_type=PROMETHEUS_CONTENT_TYPE,
-                version=version(),
-                public=PublicAddress(settings.public_url),
-                loopback=settings.listen.startswith("unix:") or is_loopback(settings.listen.rpartition(":")[0]),
-                toolset=settings.mcp_toolset,
-                max_body_bytes=settings.http_max_body_bytes,
-            )
+        app = _app(settings, ch, identity, dispatcher, HealthReader(version(), ch.ping, channels))
+        limits = ConnectionLimits(settings.http_max_connections, settings.http_keep_alive_s)
+        http_address = await stack.enter_async_context(
+            serving_http(app, settings.listen, drain_s=settings.drain_s, limits=limits)
         )
-        http_address = await stack.enter_async_context(serving_http(app, settings.listen, drain_s=settings.drain_s))
         yield RunningGateway(server, http_address)
+
+
+def _open_identity(settings: GatewaySettings, ch: ClickHouse) -> AbstractAsyncContextManager[Identity]:
+    return open_identity(
+        ch,
+        settings.jwt_secret,
+        settings.jwt_secret_previous,
+        SystemClock(),
+        policy_refresh_s=settings.policy_refresh_s,
+        key_replaced_after=timedelta(days=settings.signing_key_days) if settings.signing_key_days else None,
+        session_life=timedelta(hours=settings.session_hours),
+    )
+
+
+def _app(
+    settings: GatewaySettings, ch: ClickHouse, identity: Identity, dispatcher: Dispatcher, health: HealthReader
+) -> ASGIApp:
+    """Returns what answers over HTTP: operations, MCP, and how people and programs sign in."""
+    public = PublicAddress(settings.public_url)
+    oidc = _oidc(settings, identity, public)
+    device = DeviceRoutes(identity.device, identity.sessions, public)
+    sign_in = SignInRoutes(identity.sessions, public, [oidc.way] if oidc else [])
+    oauth = OAuth(
+        OAuthDeps(
+            people=SignedInPeople(identity.sessions, public.prefix),
+            spent=StoredSpent(ConditionalWrites(ch, NAME), UseRepository(ch), SystemClock()),
+            secret=settings.jwt_secret,
+            previous_secret=settings.jwt_secret_previous,
+            clock=SystemClock(),
+            public=public,
+        )
+    )
+    return build_app(
+        AppDeps(
+            oauth=oauth,
+            routes=(*sign_in.routes, *(oidc.routes if oidc else []), *device.routes),
+            layers=(Middleware(SessionTokens, sessions=identity.sessions, public=public),),
+            dispatcher=dispatcher,
+            health=health,
+            metrics_text=prometheus_text,
+            metrics_content_type=PROMETHEUS_CONTENT_TYPE,
+            version=version(),
+            public=public,
+            loopback=settings.listen.startswith("unix:") or is_loopback(settings.listen.rpartition(":")[0]),
+            toolset=settings.mcp_toolset,
+            max_body_bytes=settings.http_max_body_bytes,
+            allowed_hosts=split_list(settings.http_allowed_hosts),
+            allowed_origins=split_list(settings.http_allowed_origins),
+        )
+    )
+
+
+def _oidc(settings: GatewaySettings, identity: Identity, public: PublicAddress) -> OidcSignIn | None:
+    """Returns how people sign in with an identity provider; None where none is set.
+
+    Raises:
+        SettingsError: Its address or Loom's name there cannot be used.
+    """
+    if not settings.oidc_issuer:
+        return None
+    if not settings.oidc_client_id:
+        raise SettingsError("LOOM_OIDC_CLIENT_ID is missing: it is what the identity provider knows Loom by.")
+    try:
+        check_jwks_url(settings.oidc_issuer, by_operator=True)
+    except InvalidArgument:
+        raise SettingsError("LOOM_OIDC_ISSUER must be an https address, or http on loopback.") from None
+    secret = settings.oidc_client_secret
+    client = Client(settings.oidc_issuer, settings.oidc_client_id, secret.get_secret_value() if secret else "")
+    clock = SystemClock()
+    return OidcSignIn(
+        Provider(client, identity.issuer_tokens, clock),
+        identity.sessions,
+        identity.accounts,
+        identity.grants,
+        Sealer(settings.jwt_secret, settings.jwt_secret_previous, purpose=FLOW_PURPOSE),
+        public,
+        clock,
+    )
+
+
+def _admission_limits(settings: GatewaySettings) -> AdmissionLimits:
+    return AdmissionLimits(
+        max_calls=settings.http_max_calls,
+        max_waiting=settings.http_max_waiting_calls,
+        wait_s=settings.http_max_wait_s,
+        max_streams=settings.http_max_streams,
+    )
 
 
 def _spec(settings: GatewaySettings, ch: ClickHouse, identity: Identity) -> ServiceSpec:
     return ServiceSpec(
         ServiceName.IDENTITY.value,
         settings.identity_listen,
-        (
-            Service(
-                identity_pb2_grpc.add_IdentityServiceServicer_to_server,
-                identity.identity_servicer,
-                "loom.identity.v1.IdentityService",
-            ),
-            Service(
-                directory_pb2_grpc.add_DirectoryServiceServicer_to_server,
-                identity.directory_servicer,
-                "loom.identity.v1.DirectoryService",
-            ),
-        ),
+        identity.services,
         IdentityStatus(ch),
     )
 

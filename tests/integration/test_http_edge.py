@@ -76,6 +76,13 @@ async def test_on_loopback_the_machines_own_names_are_served(gateway: GatewayUnd
         assert (await client.get("/v1/health")).status_code == 200
 
 
+@pytest.mark.parametrize("host", ['localhost:80", x="', "localhost/a", "localhost?a", "localhost#a"])
+async def test_a_host_that_is_more_than_a_name_is_malformed(gateway: GatewayUnderTest, host: str) -> None:
+    async with gateway.client(Host=host) as client:
+        answer = await client.post("/mcp", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "MALFORMED_REQUEST")
+
+
 async def test_no_host_or_two_of_them_are_malformed(gateway: GatewayUnderTest) -> None:
     none = await _raw(gateway, b"GET /v1/health HTTP/1.0\r\n\r\n")
     assert b"MALFORMED_REQUEST" in none
@@ -115,6 +122,23 @@ async def test_a_request_whose_end_is_told_in_two_ways_is_refused_and_its_connec
     assert b"MALFORMED_REQUEST" in answered
     assert answered.count(b"HTTP/1.1 ") == 1
     assert gateway.services.seen == []
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 12", "Transfer-Encoding: chunked"])
+async def test_a_body_beside_a_wish_for_another_protocol_is_read(gateway: GatewayUnderTest, framing: str) -> None:
+    head = f"POST /v1/memory.get HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {gateway.token()}\r\n"
+    head += f"Content-Type: application/json\r\n{framing}\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+    head += "Upgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+    body = '{"key": "k"}' if "Length" in framing else 'c\r\n{"key": "k"}\r\n0\r\n\r\n'
+    next_one = "GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answered = await _raw(gateway, f"{head}{body}{next_one}".encode())
+    assert answered.count(b"HTTP/1.1 200") == 2
+    assert [seen.request.key for seen in gateway.services.seen] == ["k"]
+
+
+async def test_a_wish_for_a_tunnel_is_refused(gateway: GatewayUnderTest) -> None:
+    answered = await _raw(gateway, b"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answered.startswith(b"HTTP/1.1 400")
 
 
 async def test_every_answer_carries_the_security_headers_and_a_request_id(gateway: GatewayUnderTest) -> None:

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from support.gateway import GatewayUnderTest, gateway
 
-from loom_common.ops import OpSpec
+from loom_common.ops import OpRole, OpSpec
 from loom_gateway.contract.catalogue import Catalogue
 from loom_gateway.contract.schema import request_schema
 
@@ -108,6 +108,8 @@ async def test_every_fault_of_a_request_is_answered_with_its_reason_and_reaches_
     count = 0
     async with gateway.client(token, **{"Content-Type": "application/json"}) as client:
         for fault in faults(spec):
+            if spec.role is OpRole.OPEN and fault.name == "SQL in org":
+                continue  # without a token there is no organisation that it could differ from
             before = len(gateway.services.seen)
             answer = await client.post(f"/v1/{spec.name}", content=fault.body)
             count += 1

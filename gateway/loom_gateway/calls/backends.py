@@ -1,6 +1,6 @@
 """The services behind the gateway, by the name that owns an operation."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
 
 import grpc.aio
@@ -26,6 +26,22 @@ class Backends(Protocol):
 
         Raises:
             LoomError: What the service answered, or that it cannot be reached.
+        """
+        ...
+
+    def stream(
+        self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Message, None]:
+        """Yields the messages that the owning service answers with; closing it ends the call there too.
+
+        Args:
+            spec: Operation to call.
+            request: Its request.
+            call: The running call: its deadline, token and attribution go along.
+            headers: Further metadata.
+
+        Raises:
+            LoomError: As `invoke`, before the first message or after any.
         """
         ...
 
@@ -55,17 +71,38 @@ class GrpcBackends:
             # Channels translate errors themselves; one made elsewhere may not.
             raise from_rpc_error(error) from error
 
+    async def stream(
+        self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Message, None]:
+        """See `Backends.stream`."""
+        method: grpc.aio.UnaryStreamMultiCallable[Message, Message] = self._channel(spec).unary_stream(
+            spec.method,
+            request_serializer=message_factory.GetMessageClass(spec.request).SerializeToString,
+            response_deserializer=message_factory.GetMessageClass(spec.response).FromString,
+        )
+        answer = method(request, timeout=call.time_left_s(), metadata=tuple(headers.items()))
+        try:
+            async for message in answer:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            answer.cancel()  # of a call that has ended it is nothing
+
     def _open(self, spec: OpSpec) -> "grpc.aio.UnaryUnaryMultiCallable[Message, Message]":
-        channel = self._channels.get(spec.owner)
-        if channel is None:
-            raise _not_served(spec)
-        method: grpc.aio.UnaryUnaryMultiCallable[Message, Message] = channel.unary_unary(
+        method: grpc.aio.UnaryUnaryMultiCallable[Message, Message] = self._channel(spec).unary_unary(
             spec.method,
             request_serializer=message_factory.GetMessageClass(spec.request).SerializeToString,
             response_deserializer=message_factory.GetMessageClass(spec.response).FromString,
         )
         self._methods[spec.method] = method
         return method
+
+    def _channel(self, spec: OpSpec) -> grpc.aio.Channel:
+        channel = self._channels.get(spec.owner)
+        if channel is None:
+            raise _not_served(spec)
+        return channel
 
 
 def _not_served(spec: OpSpec) -> LoomError:

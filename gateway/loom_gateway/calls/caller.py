@@ -14,6 +14,7 @@ RUN_ID_HEADER: Final = "x-loom-run-id"
 CODE_SCOPE_HEADER: Final = "x-loom-code-scope"
 IDEMPOTENCY_HEADER: Final = "idempotency-key"
 REQUEST_ID_HEADER: Final = "x-request-id"
+TIMEOUT_HEADER: Final = "x-loom-timeout-ms"
 
 # Source: chosen. What identifiers of other systems look like; anything else could forge a line of a log.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -21,8 +22,11 @@ _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
 # gRPC metadata carries printable ASCII only.
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
 _LIMITS: Final = {NAMESPACE_HEADER: 128, RUN_ID_HEADER: 256, CODE_SCOPE_HEADER: 512, IDEMPOTENCY_HEADER: 256}
-SINGLE_HEADERS: Final = ("authorization", *_LIMITS)
-"""Headers that say who asks for what; of two, a proxy before the gateway may have checked the other one."""
+CALLER_HEADERS: Final = ("authorization", *_LIMITS, TIMEOUT_HEADER)
+"""Headers that say who asks for what, and how long the answer is waited for."""
+SINGLE_HEADERS: Final = (*CALLER_HEADERS, "content-encoding", "content-type")
+"""Headers that may stand once; of two, a proxy before the gateway may have checked the other one."""
+_TIMEOUT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _TRACE_HEADERS: Final = ("traceparent", "tracestate")
 
 
@@ -45,6 +49,8 @@ class Caller:
     """Headers that the call carries on, by lower-case name; absent ones are left out."""
     trace: Mapping[str, str] = field(default_factory=dict)
     """W3C trace context."""
+    timeout_ms: str | None = None
+    """How long the caller waits, as its header says."""
 
     def token(self) -> str:
         """Returns the bearer token.
@@ -58,6 +64,18 @@ class Caller:
         if match is None:
             raise Unauthenticated("The Authorization header is not of the form `Bearer <token>`.")
         return match[1]
+
+    def timeout_s(self) -> float | None:
+        """Returns how long the caller waits for the answer; None where it does not say. Units: seconds.
+
+        Raises:
+            InvalidArgument: It says so in no number of milliseconds.
+        """
+        if self.timeout_ms is None:
+            return None
+        if not _TIMEOUT.fullmatch(self.timeout_ms):
+            raise InvalidArgument.of(TIMEOUT_HEADER, "must be a whole number of milliseconds, 1 or more")
+        return int(self.timeout_ms) / 1000
 
     def forwarded(self) -> dict[str, str]:
         """Returns the headers that go on to the service as they are; the run goes on with the call itself.
@@ -85,6 +103,7 @@ def caller_of(headers: Mapping[str, str], transport: Transport, request_id: str)
         authorization=headers.get("authorization"),
         headers=kept,
         trace={name: headers[name] for name in _TRACE_HEADERS if name in headers},
+        timeout_ms=headers[TIMEOUT_HEADER].strip() if TIMEOUT_HEADER in headers else None,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -17,9 +17,10 @@ from loom_common.auth.claims import NO_NAMESPACE, Claims
 from loom_common.auth.verifier import TokenVerifier
 from loom_common.call import Call, bind
 from loom_common.clock import Clock, SystemClock
-from loom_common.errors import InternalError, LoomError, Reason, UnknownOp
+from loom_common.errors import DeadlineExceeded, InternalError, LoomError, Reason, UnknownOp
 from loom_common.ledger import LedgerSink, ledger_entry
-from loom_common.ops import OpSpec
+from loom_common.ops import OpRole, OpSpec
+from loom_gateway.calls.admission import Admission
 from loom_gateway.calls.backends import Backends
 from loom_gateway.calls.caller import IDEMPOTENCY_HEADER, NAMESPACE_HEADER, RUN_ID_HEADER, Caller
 from loom_gateway.calls.scope import addressed_scope, named_user, no_namespace
@@ -84,8 +85,9 @@ class Dispatcher:
         verifier: Verifies bearer tokens.
         backends: The services.
         ledger: Takes one row per call, refused ones included.
-        deadline_s: Units: seconds that a call may take.
+        deadline_s: Units: seconds that a call may take; its caller may allow it less.
         clock: Clock of the ledger's rows.
+        admission: How many calls run at once.
     """
 
     def __init__(
@@ -96,12 +98,14 @@ class Dispatcher:
         *,
         deadline_s: float,
         clock: Clock | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._verifier = verifier
         self._backends = backends
         self._ledger = ledger
         self._deadline_s = deadline_s
         self._clock = clock or SystemClock()
+        self._admission = admission or Admission()
 
     def authenticate(self, caller: Caller) -> Claims:
         """Returns what the caller's token says.
@@ -120,18 +124,44 @@ class Dispatcher:
         Raises:
             LoomError: Why it is not answered. A defect of ours is an `InternalError`, with its cause in the log.
         """
-        call = Call(
-            op=op.name,
-            request_id=caller.request_id,
-            transport=caller.transport.value,
-            deadline=time.monotonic() + self._deadline_s,
-            run_id=caller.headers.get(RUN_ID_HEADER),
-            idempotency_key=caller.headers.get(IDEMPOTENCY_HEADER),
-        )
-        passage = _Passage(op.spec, call, caller, self._clock.now(), time.monotonic())
-        with bind(call):
+        passage = self._passage(op, caller, time.monotonic() + self._deadline_s)
+        room = self._admission.room(op.spec)
+        with bind(passage.call):
             async with self._accounted(passage):
-                return await self._forward(passage, read)
+                request, headers = await self._prepared(passage, read)
+                await room.enter(passage.call.time_left_s())
+                try:
+                    passage.handled = True
+                    passage.response = response = await self._backends.invoke(
+                        passage.spec, request, passage.call, headers
+                    )
+                finally:
+                    room.leave()
+                return response
+
+    @contextlib.asynccontextmanager
+    async def stream(self, op: PublicOp, caller: Caller, read: ReadRequest) -> AsyncIterator[AsyncIterator[Message]]:
+        """Yields the messages of an operation that answers several, as they come.
+
+        The call ends with the block, however many messages were taken by then, and is recorded once. It has no
+        deadline but its caller's own.
+
+        Raises:
+            LoomError: Why it is not answered, or why it ended early.
+        """
+        passage = self._passage(op, caller, None)
+        room = self._admission.room(op.spec)
+        with bind(passage.call):
+            async with self._accounted(passage):
+                request, headers = await self._prepared(passage, read)
+                await room.enter(passage.call.time_left_s())
+                try:
+                    passage.handled = True
+                    messages = self._backends.stream(passage.spec, request, passage.call, headers)
+                    async with contextlib.aclosing(messages):
+                        yield messages
+                finally:
+                    room.leave()
 
     def refuse_unknown(self, name: str, caller: Caller) -> LoomError:
         """Records a call of an operation that does not exist, and returns its error.
@@ -154,17 +184,33 @@ class Dispatcher:
         """Records a request that was refused before it was read so far that it named an operation."""
         self._ledger.record(unknown_op_entry(caller, None, error.reason, RECORDER, self._clock.now()))
 
-    async def _forward(self, passage: _Passage, read: ReadRequest) -> Message:
+    def _passage(self, op: PublicOp, caller: Caller, deadline: float | None) -> _Passage:
+        call = Call(
+            op=op.name,
+            request_id=caller.request_id,
+            transport=caller.transport.value,
+            deadline=deadline,
+            run_id=caller.headers.get(RUN_ID_HEADER),
+            idempotency_key=caller.headers.get(IDEMPOTENCY_HEADER),
+        )
+        return _Passage(op.spec, call, caller, self._clock.now(), time.monotonic())
+
+    async def _prepared(self, passage: _Passage, read: ReadRequest) -> tuple[Message, Mapping[str, str]]:
+        """Returns the request and the headers that go on with it, once it is known who asks and for what."""
         call, caller = passage.call, passage.caller
-        call.token = caller.token()
-        call.claims = self._verifier.verify(call.token)
+        if passage.spec.role is not OpRole.OPEN or caller.authorization:
+            call.token = caller.token()
+            call.claims = self._verifier.verify(call.token)
         headers = caller.forwarded()
-        passage.request = request = await read()
-        call.scope = addressed_scope(request, call.claims, headers.get(NAMESPACE_HEADER, ""))
-        call.attribution = _attribution(passage.spec, call, named_user(request))
-        passage.handled = True
-        passage.response = response = await self._backends.invoke(passage.spec, request, call, headers)
-        return response
+        allowed_s = caller.timeout_s()
+        if allowed_s is not None:
+            until = passage.started_s + allowed_s
+            call.deadline = until if call.deadline is None else min(call.deadline, until)
+        passage.request = request = await _read_in_time(read, call.time_left_s())
+        if call.claims is not None:
+            call.scope = addressed_scope(request, call.claims, headers.get(NAMESPACE_HEADER, ""))
+            call.attribution = _attribution(passage.spec, call.claims, call, named_user(request))
+        return request, headers
 
     @contextlib.asynccontextmanager
     async def _accounted(self, passage: _Passage) -> AsyncIterator[None]:
@@ -226,15 +272,22 @@ class Dispatcher:
         )
 
 
-def _attribution(spec: OpSpec, call: Call, user_id: str) -> Attribution:
-    assert call.claims is not None, "set before"
+async def _read_in_time(read: ReadRequest, left_s: float | None) -> Message:
+    try:
+        async with asyncio.timeout(left_s):
+            return await read()
+    except TimeoutError:
+        raise DeadlineExceeded("The request was not there within the call's time. Allow it more.") from None
+
+
+def _attribution(spec: OpSpec, claims: Claims, call: Call, user_id: str) -> Attribution:
     assert call.scope is not None, "set before"
     namespace = call.scope.namespace
     return Attribution(
-        org=call.claims.org,
+        org=claims.org,
         namespace="" if namespace == NO_NAMESPACE else namespace,
-        subject=call.claims.sub,
-        user_id=user_id or call.claims.user_id,
+        subject=claims.sub,
+        user_id=user_id or claims.user_id,
         feature=spec.name,
         kind=Kind.REQUEST,
         read_only=spec.read_only,

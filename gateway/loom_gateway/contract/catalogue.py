@@ -30,13 +30,16 @@ class PublicOp:
 class Catalogue(Mapping[str, PublicOp]):
     """Public operations by name, in the order of the contract.
 
-    Left out are operations for services alone, what every service answers about itself, and streams, which neither
-    `POST /v1/{op}` nor a tool call can carry.
+    Left out are operations for services alone and what every service answers about itself. Those that answer several
+    messages stand apart: no tool call can carry them. Those that take several are for gRPC alone.
     """
 
     def __init__(self, specs: Mapping[str, OpSpec] | None = None) -> None:
         found = public_ops() if specs is None else specs
-        self._ops = {name: PublicOp(spec) for name, spec in found.items() if _is_offered(spec)}
+        offered = {name: PublicOp(spec) for name, spec in found.items() if _is_offered(spec)}
+        self._ops = {name: op for name, op in offered.items() if not op.spec.response_streaming}
+        self.streams: Mapping[str, PublicOp] = {name: op for name, op in offered.items() if op.spec.response_streaming}
+        """Operations that answer several messages, by name."""
 
     def __getitem__(self, name: str) -> PublicOp:
         return self._ops[name]
@@ -49,9 +52,4 @@ class Catalogue(Mapping[str, PublicOp]):
 
 
 def _is_offered(spec: OpSpec) -> bool:
-    return (
-        not spec.internal
-        and spec.owner != _EVERY_SERVICE
-        and not spec.request_streaming
-        and not spec.response_streaming
-    )
+    return not spec.internal and spec.owner != _EVERY_SERVICE and not spec.request_streaming

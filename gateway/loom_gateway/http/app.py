@@ -7,25 +7,29 @@ from pathlib import Path
 
 from pydantic import JsonValue
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from loom_common.errors import UnknownOp
+from loom_common.errors import LoomError, UnknownOp
+from loom_gateway.calls.caller import Transport, caller_of
 from loom_gateway.calls.dispatch import Dispatcher
 from loom_gateway.contract.answers import encode
 from loom_gateway.contract.catalogue import Catalogue
 from loom_gateway.http.answers import JSON, error_response, json_response, method_refused
 from loom_gateway.http.body import MAX_BODY_BYTES
-from loom_gateway.http.edge import REQUEST_ID_STATE, Edge
+from loom_gateway.http.coding import CompressedAnswers
+from loom_gateway.http.edge import REQUEST_ID_STATE, Edge, Refused
 from loom_gateway.http.health import HealthReader
 from loom_gateway.http.operations import OperationRoutes
 from loom_gateway.http.origins import OriginPolicy, PublicAddress
-from loom_gateway.mcp.endpoint import McpEndpoint
+from loom_gateway.mcp.endpoint import TOOLSET_PARAMETER, McpEndpoint
 from loom_gateway.mcp.toolsets import Toolset
+from loom_gateway.oauth.routes import OAuth
 from loom_gateway.openapi.document import openapi_document
 
 MCP_PATH = "/mcp"
@@ -52,7 +56,17 @@ class AppDeps:
     toolset: Toolset = Toolset.DEFAULT
     """Tools that MCP shows to a client that asks for no other set."""
     max_body_bytes: int = MAX_BODY_BYTES
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that it answers to beside its public one and the machine's own."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of other web pages that may call it."""
+    oauth: OAuth | None = None
+    """How MCP clients of other machines sign their people in; None where nobody can sign in."""
     catalogue: Catalogue = field(default_factory=Catalogue)
+    routes: tuple[BaseRoute, ...] = ()
+    """Further routes, such as those of sign-in."""
+    layers: tuple[Middleware, ...] = ()
+    """Layers between the edge and the routes, such as what gives a signed-in browser's request its token."""
 
 
 def build_app(deps: AppDeps) -> Starlette:
@@ -63,6 +77,7 @@ def build_app(deps: AppDeps) -> Starlette:
         version=deps.version,
         default_toolset=deps.toolset,
         max_body_bytes=deps.max_body_bytes,
+        challenge=deps.oauth.challenge if deps.oauth is not None else None,
     )
     operations = OperationRoutes(deps.dispatcher, deps.catalogue, max_body_bytes=deps.max_body_bytes)
     pages = _Pages(deps)
@@ -74,10 +89,14 @@ def build_app(deps: AppDeps) -> Starlette:
 
     app = Starlette(
         routes=[
+            *deps.routes,
             Route("/v1/health", pages.health, methods=["GET"]),
+            Route("/v1/health/live", pages.live, methods=["GET"]),
             Route("/v1/health/ready", pages.ready, methods=["GET"]),
             Route("/v1/{op}", operations, methods=["POST"]),
             Route(MCP_PATH, mcp),
+            Route(f"{MCP_PATH}/{{{TOOLSET_PARAMETER}}}", mcp),
+            *(deps.oauth.routes if deps.oauth is not None else ()),
             Route("/openapi.json", pages.openapi, methods=["GET"]),
             Route("/docs", pages.docs, methods=["GET"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
@@ -87,10 +106,15 @@ def build_app(deps: AppDeps) -> Starlette:
         middleware=[
             Middleware(
                 Edge,
-                policy=OriginPolicy(deps.public, loopback=deps.loopback),
+                policy=OriginPolicy(
+                    deps.public, loopback=deps.loopback, hosts=deps.allowed_hosts, origins=deps.allowed_origins
+                ),
                 prefix=deps.public.prefix,
-                origin_checked=frozenset({MCP_PATH}),
-            )
+                origin_checked=(MCP_PATH,),
+                refused=_recorded(deps.dispatcher),
+            ),
+            Middleware(CompressedAnswers),
+            *deps.layers,
         ],
         exception_handlers={404: _not_found, 405: _wrong_method},
         lifespan=lifespan,
@@ -99,6 +123,17 @@ def build_app(deps: AppDeps) -> Starlette:
     # lose the prefix of a proxy.
     app.router.redirect_slashes = False
     return app
+
+
+def _recorded(dispatcher: Dispatcher) -> Refused:
+    """Returns what records refusals before any route: whoever was refused is not known, and no operation was read."""
+
+    def record(path: str, headers: Headers, request_id: str, error: LoomError) -> None:
+        transport = Transport.MCP if path.startswith(MCP_PATH) else Transport.HTTP
+        if transport is Transport.MCP or path.startswith("/v1/"):
+            dispatcher.record_refusal(caller_of(headers, transport, request_id), error)
+
+    return record
 
 
 class _Pages:
@@ -111,6 +146,10 @@ class _Pages:
     async def health(self, _request: Request) -> Response:
         report = await self._deps.health.report()
         return json_response(report.to_json(), status=200 if report.database_ok else 503)
+
+    async def live(self, _request: Request) -> Response:
+        # Asks nothing of anyone: a restart mends no dependency.
+        return json_response({"live": True})
 
     async def ready(self, _request: Request) -> Response:
         report = await self._deps.health.report()

@@ -165,6 +165,15 @@ def _problems(name: str, check: Check) -> list[JsonValue]:
                 "message": f"{name} does not answer ({check.fault}). See whether it runs and what its log says.",
             }
         )
+    elif not check.ok and not check.has_errors:
+        found.append(
+            {
+                "code": f"{name}_not_ready",
+                "service": name,
+                "severity": "error",
+                "message": f"{name} answers and is not ready. While it starts this passes; else see its log.",
+            }
+        )
     return found
 
 

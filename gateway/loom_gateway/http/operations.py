@@ -1,6 +1,8 @@
 """`POST /v1/{op}`: one route for every operation of the contract."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 from starlette.datastructures import Headers
@@ -15,6 +17,10 @@ from loom_gateway.contract.strict_json import parse_json_object
 from loom_gateway.http.answers import error_response, json_response
 from loom_gateway.http.body import read_json_body
 from loom_gateway.http.edge import REQUEST_ID_STATE, ROUTE_STATE
+from loom_gateway.http.streams import send_events
+
+T = TypeVar("T")
+Read = Callable[[], Awaitable[Message]]
 
 
 class OperationRoutes:
@@ -31,39 +37,73 @@ class OperationRoutes:
         request_id: str = scope["state"][REQUEST_ID_STATE]
         caller = caller_of(headers, Transport.HTTP, request_id)
         name: str = scope["path_params"]["op"]
-        op = self._catalogue.get(name)
+        op = self._catalogue.get(name) or self._catalogue.streams.get(name)
+        started = _Started(send)
         try:
             if op is None:
                 raise self._dispatcher.refuse_unknown(name, caller)
             scope["state"][ROUTE_STATE] = op.name
+            if op.spec.response_streaming:
+                await self._stream(op, caller, headers, receive, started)
+                return
             answer = await self._answer(op, caller, headers, receive)
             response = json_response(render(answer))
         except LoomError as error:
+            if started.yet:
+                return  # told in the stream
             response = error_response(error, request_id)
         await response(scope, receive, send)
 
     async def _answer(self, op: PublicOp, caller: Caller, headers: Headers, receive: Receive) -> Message:
+        return await self._while_connected(lambda read: self._dispatcher.run(op, caller, read), op, headers, receive)
+
+    async def _stream(self, op: PublicOp, caller: Caller, headers: Headers, receive: Receive, send: Send) -> None:
+        async def serve(read: Read) -> None:
+            async with self._dispatcher.stream(op, caller, read) as messages:
+                await send_events(messages, send, caller.request_id)
+
+        await self._while_connected(serve, op, headers, receive)
+
+    async def _while_connected(
+        self, work: Callable[[Read], Coroutine[Any, Any, T]], op: PublicOp, headers: Headers, receive: Receive
+    ) -> T:
         """Returns the answer; a client that goes away ends the work, as one does over gRPC."""
-        body_read = asyncio.Event()
+        task, gone = asyncio.current_task(), False
+        watching: asyncio.Task[None] | None = None
+        assert task is not None, "an application is called in a task"
 
-        async def read() -> Message:
-            body = await read_json_body(headers, receive, limit_bytes=self._max_body_bytes)
-            body_read.set()
-            return op.reader.read(parse_json_object(body))
-
-        async def client_gone() -> None:
-            await body_read.wait()  # whoever reads the body hears of it until then
+        async def watch() -> None:
+            nonlocal gone
             while (await receive())["type"] != "http.disconnect":
                 pass
+            gone = True
+            task.cancel()
 
-        work = asyncio.create_task(self._dispatcher.run(op, caller, read))
-        gone = asyncio.create_task(client_gone())
+        async def read() -> Message:
+            nonlocal watching
+            body = await read_json_body(headers, receive, limit_bytes=self._max_body_bytes)
+            # Whoever reads the body hears of it until then.
+            watching = asyncio.create_task(watch())
+            return op.reader.read(parse_json_object(body))
+
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                raise Cancelled("The client went away.")
-            return await work
+            return await work(read)
+        except asyncio.CancelledError:
+            if gone and task.uncancel() == 0:
+                raise Cancelled("The client went away.") from None
+            raise
         finally:
-            work.cancel()
-            gone.cancel()
-            await asyncio.wait({work, gone})
+            if watching is not None:
+                watching.cancel()
+
+
+class _Started:
+    """Passes an answer on and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.yet = False
+
+    async def __call__(self, message: Any) -> None:  # Any: as ASGI types messages
+        self.yet = True
+        await self._send(message)

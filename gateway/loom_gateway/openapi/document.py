@@ -10,6 +10,7 @@ from loom_common.errors import ERRORS
 from loom_common.ops import OpRole, OpSpec, Stability
 from loom_gateway.contract.catalogue import Catalogue
 from loom_gateway.contract.schema import request_schema, response_schema
+from loom_gateway.openapi.examples import example_of
 from loom_gateway.openapi.health import HEALTH_PATHS, HEALTH_SCHEMAS
 
 Object = dict[str, JsonValue]
@@ -23,13 +24,14 @@ _INTRODUCTION: Final = (
 )
 
 # What any operation may answer, whatever it does.
-_ALWAYS_ANSWERED: Final = (400, 401, 403, 409, 413, 422, 429, 500, 503, 504)
+_ALWAYS_ANSWERED: Final = (400, 401, 403, 404, 409, 413, 422, 429, 500, 503, 504)
 _ROLE_WORDS: Final = {
     OpRole.VIEWER: "viewer on the namespace",
     OpRole.WRITER: "writer on the namespace",
     OpRole.ADMIN: "admin on the namespace",
     OpRole.ORG_ADMIN: "administrator of the organisation",
     OpRole.NONE: "any valid token",
+    OpRole.OPEN: "no token",
 }
 
 
@@ -41,7 +43,7 @@ def openapi_document(catalogue: Catalogue, *, version: str, server_url: str = ""
         version: Version of the build.
         server_url: Where callers find the gateway; empty for the address that the document came from.
     """
-    specs = [op.spec for op in catalogue.values()]
+    specs = [op.spec for op in (*catalogue.values(), *catalogue.streams.values())]
     paths: Object = {f"/v1/{spec.name}": {"post": _operation(spec)} for spec in specs}
     return {
         "openapi": "3.1.1",
@@ -87,11 +89,12 @@ def _operation(spec: OpSpec) -> Object:
         "200": {
             "description": contract_comments().of(spec.response.full_name) or "The answer.",
             "headers": {"X-Request-Id": {"schema": {"type": "string"}, "description": "Identifier in the logs."}},
-            "content": {"application/json": {"schema": _reference(_schema_name(spec, spec.response.name))}},
+            "content": _content(spec),
         }
     }
     responses.update({str(status): {"$ref": f"#/components/responses/Error{status}"} for status in _answered(spec)})
-    parameters = ["Namespace", "RunId", "RequestId"] + (["IdempotencyKey"] if spec.keeps_idempotency_key else [])
+    parameters = ["Namespace", "RunId", "RequestId", "TimeoutMs"]
+    parameters += ["IdempotencyKey"] if spec.keeps_idempotency_key else []
     return {
         "operationId": spec.name.replace(".", "_"),
         "tags": [_tag(spec)],
@@ -100,13 +103,31 @@ def _operation(spec: OpSpec) -> Object:
         "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
         "requestBody": {
             "required": bool(request_schema(spec.request).get("required")),
-            "content": {"application/json": {"schema": _reference(_schema_name(spec, spec.request.name))}},
+            "content": {
+                "application/json": {
+                    "schema": _reference(_schema_name(spec, spec.request.name)),
+                    "example": example_of(spec),
+                }
+            },
         },
         "responses": responses,
+        **({"security": []} if spec.role is OpRole.OPEN else {}),
         "x-loom-read-only": spec.read_only,
         "x-loom-idempotent": spec.idempotent,
         "x-loom-stability": spec.stability.value if spec.stability else Stability.STABLE.value,
     }
+
+
+def _content(spec: OpSpec) -> Object:
+    reference = _reference(_schema_name(spec, spec.response.name))
+    if not spec.response_streaming:
+        return {"application/json": {"schema": reference}}
+    told = (
+        "Server-sent events without names: each `data:` holds one message of the schema "
+        f"`{_schema_name(spec, spec.response.name)}`, the last one `[DONE]`. One that fails on its way ends with "
+        '`{"error": {...}}` instead.'
+    )
+    return {"text/event-stream": {"schema": {"type": "string", "description": told}}}
 
 
 def _answered(spec: OpSpec) -> list[int]:
@@ -188,20 +209,40 @@ _ERROR: Final[Object] = {
 }
 
 
-def _header(name: str, description: str, limit: int) -> Object:
+# What metadata carries, and what is no space at an end, which HTTP takes away.
+_PRINTABLE: Final = r"^([!-~]([ -~]*[!-~])?)?$"
+
+
+def _header(name: str, description: str, limit: int, pattern: str = _PRINTABLE) -> Object:
     return {
         "name": name,
         "in": "header",
         "required": False,
         "description": description,
-        "schema": {"type": "string", "maxLength": limit},
+        "schema": {"type": "string", "maxLength": limit, "pattern": pattern},
     }
 
 
 _PARAMETERS: Final[Object] = {
     "Namespace": _header("X-Loom-Namespace", "Namespace, where the body names none.", 128),
     "RunId": _header("X-Loom-Run-Id", "Run that the call belongs to, for the ledger.", 256),
-    "RequestId": _header("X-Request-Id", "Identifier of the call in the logs. Default: a new one is made.", 128),
+    "RequestId": {
+        **_header(
+            "X-Request-Id",
+            "Identifier of the call in the logs, 1 to 128 of `A-Za-z0-9._:-`. Default, and in place of any other: a "
+            "new one is made.",
+            128,
+        ),
+        # Never refused, so that a proxy's way of naming requests breaks no call.
+        "schema": {"type": "string"},
+    },
+    "TimeoutMs": _header(
+        "X-Loom-Timeout-Ms",
+        "How long the answer is waited for, in milliseconds; no longer than the deployment allows. What is not done by "
+        "then is DEADLINE_EXCEEDED.",
+        9,
+        "^[1-9][0-9]*$",
+    ),
     "IdempotencyKey": _header(
         "Idempotency-Key", "Makes a repeated write one write: the same key and body get the first answer.", 256
     ),

@@ -60,6 +60,11 @@ HEALTH_SCHEMAS: Final[dict[str, JsonValue]] = {
             },
         },
     },
+    "Liveness": {
+        "type": "object",
+        "required": ["live"],
+        "properties": {"live": {"type": "boolean", "const": True, "description": "Always true."}},
+    },
     "Readiness": {
         "type": "object",
         "required": ["ready", "checks"],
@@ -91,6 +96,20 @@ HEALTH_PATHS: Final[dict[str, JsonValue]] = {
     "/v1/health": _page(
         "health", "Tells how the gateway and every service fare.", "Health", "The database does not answer."
     ),
+    "/v1/health/live": {
+        "get": {
+            "operationId": "liveness",
+            "tags": ["health"],
+            "summary": "Tells that the process answers; depends on nothing else.",
+            "security": [],
+            "responses": {
+                "200": {
+                    "description": "It does.",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Liveness"}}},
+                }
+            },
+        }
+    },
     "/v1/health/ready": _page(
         "readiness", "Tells whether operations are answered.", "Readiness", "The database or identity does not answer."
     ),

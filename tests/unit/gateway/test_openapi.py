@@ -60,7 +60,17 @@ def test_an_operation_says_all_that_a_client_needs(name: str) -> None:
 def test_an_idempotency_key_is_offered_where_it_is_kept_and_nowhere_else() -> None:
     reference = {"$ref": "#/components/parameters/IdempotencyKey"}
     offered = {name for name in Catalogue() if reference in DOCUMENT["paths"][f"/v1/{name}"]["post"]["parameters"]}
-    assert offered == {"memory.set", "memory.set_many", "memory.delete"}
+    assert offered == {"memory.set", "memory.set_many", "memory.delete", "token.create"}
+
+
+# What is made or asked anew each time: a second token is listed and can be revoked, a second answer stores nothing.
+MADE_ANEW = {"token.exchange", "assistant.ask"}
+
+
+def test_a_write_that_is_sent_again_is_one_write() -> None:
+    writes = {name: op.spec for name, op in Catalogue().items() if not op.spec.read_only}
+    anew = {name for name, spec in writes.items() if not (spec.idempotent or spec.keeps_idempotency_key)}
+    assert anew <= MADE_ANEW
 
 
 def test_operation_ids_are_unique() -> None:

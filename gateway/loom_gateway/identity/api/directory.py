@@ -7,11 +7,17 @@ from typing import Final, TypeVar
 
 import grpc.aio
 
-from loom.identity.v1 import directory_pb2, directory_pb2_grpc
+from loom.identity.v1 import access_pb2, directory_pb2, directory_pb2_grpc
+from loom_common.auth.claims import NamespaceGrant, Role
 from loom_common.auth.directory import Directory
 from loom_common.auth.revocations import Revocation
+from loom_common.call import current
+from loom_common.errors import Unauthenticated
+from loom_common.times import format_time
 from loom_gateway.identity.api.identity import info_to_proto
+from loom_gateway.identity.app.minting import Mint
 from loom_gateway.identity.app.revocations import RevocationFeed, Update
+from loom_gateway.identity.domain.delegation import TokenWish
 
 # Default that the contract states.
 _NAMESPACES: Final = 64
@@ -27,9 +33,10 @@ _Context = grpc.aio.ServicerContext[object, object]
 class DirectoryServicer(directory_pb2_grpc.DirectoryServiceServicer):
     """Tells services what they need to check callers themselves."""
 
-    def __init__(self, feed: RevocationFeed, directory: Directory) -> None:
+    def __init__(self, feed: RevocationFeed, directory: Directory, mint: Mint) -> None:
         self._feed = feed
         self._directory = directory
+        self._mint = mint
 
     async def WatchRevocations(
         self, request: directory_pb2.WatchRevocationsRequest, context: _Context
@@ -56,6 +63,41 @@ class DirectoryServicer(directory_pb2_grpc.DirectoryServiceServicer):
         limit = request.limit if request.HasField("limit") else _NAMESPACES
         found = await self._directory.caller_namespaces(list(request.kinds), limit)
         return directory_pb2.ListCallerNamespacesResponse(namespaces=[info_to_proto(info) for info in found])
+
+    async def GetTrustClaims(
+        self, request: directory_pb2.GetTrustClaimsRequest, context: _Context
+    ) -> directory_pb2.GetTrustClaimsResponse:
+        """See the contract."""
+        claims = await self._directory.trust_claims(request.org, request.trust)
+        return directory_pb2.GetTrustClaimsResponse(
+            claims=[access_pb2.RequiredClaim(name=name, values=values) for name, values in claims.items()]
+        )
+
+    async def GetAccountEmail(
+        self, request: directory_pb2.GetAccountEmailRequest, context: _Context
+    ) -> directory_pb2.GetAccountEmailResponse:
+        """See the contract."""
+        email = await self._directory.account_email(request.org, request.subject)
+        return directory_pb2.GetAccountEmailResponse(email=email)
+
+    async def Delegate(
+        self, request: directory_pb2.DelegateRequest, context: _Context
+    ) -> directory_pb2.DelegateResponse:
+        """See the contract."""
+        claims = current().claims
+        if claims is None:
+            raise Unauthenticated("The call carries no caller's token, so there is nothing to make a token from.")
+        wish = TokenWish(
+            namespaces=[NamespaceGrant(request.namespace, Role[request.role.upper()])],
+            ttl_s=request.ttl_s,
+            consumer=request.consumer,
+        )
+        issued = await self._mint.unlisted(claims, wish, prefix=request.token_id_prefix)
+        return directory_pb2.DelegateResponse(
+            token=issued.token,
+            token_id=issued.record.claims.jti,
+            expires_at=format_time(issued.record.expires_at),
+        )
 
 
 def update_to_proto(update: Update) -> Iterator[directory_pb2.WatchRevocationsResponse]:

@@ -1,6 +1,7 @@
 """The servicer of `loom.identity.v1.IdentityService`."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import grpc.aio
 
@@ -8,20 +9,31 @@ from loom.identity.v1 import identity_pb2, identity_pb2_grpc
 from loom_common.auth.claims import NamespaceGrant, ReadScope, Role
 from loom_common.auth.directory import NamespaceInfo
 from loom_common.call import current
+from loom_common.errors import InvalidArgument
+from loom_common.idempotency import IdempotencyKeys, keyed_request
 from loom_common.times import format_time
 from loom_gateway.identity.api.principals import principal_of
 from loom_gateway.identity.app.directory import namespace_info
+from loom_gateway.identity.app.exchange import TokenExchange
+from loom_gateway.identity.app.minting import IssuedToken
 from loom_gateway.identity.app.model_calls import ModelCallsDesk
 from loom_gateway.identity.app.namespaces import NamespaceDesk
+from loom_gateway.identity.app.session_end import SessionEnd
 from loom_gateway.identity.app.tokens import ListedToken, TokenDesk
 from loom_gateway.identity.domain.delegation import TokenWish
 from loom_gateway.identity.domain.model_calls import ModelCalls
+from loom_gateway.identity.domain.namespaces import NamespaceChange, Traits
 
 # Defaults that the contract states.
 _TTL_S = 2_592_000
 _TOKENS_PER_PAGE = 50
 _NAMESPACES_PER_PAGE = 100
 _KIND = "memory"
+_PLAIN_TRAITS: Final = frozenset(
+    {"shared", "classification", "traffic_class", "rerank_endpoint", "classifier_endpoint", "daily_cost_cap_usd"}
+)
+_LLM_CACHE: Final = {"on": True, "off": False, "default": None}
+_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name of RFC 8693
 
 _Context = grpc.aio.ServicerContext[object, object]
 
@@ -29,22 +41,51 @@ _Context = grpc.aio.ServicerContext[object, object]
 class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     """Manages tokens, namespaces and switches."""
 
-    def __init__(self, tokens: TokenDesk, namespaces: NamespaceDesk, model_calls: ModelCallsDesk) -> None:
+    def __init__(
+        self,
+        tokens: TokenDesk,
+        sessions: SessionEnd,
+        exchange: TokenExchange,
+        namespaces: NamespaceDesk,
+        model_calls: ModelCallsDesk,
+        repeats: IdempotencyKeys,
+    ) -> None:
         self._tokens = tokens
+        self._sessions = sessions
+        self._exchange = exchange
         self._namespaces = namespaces
         self._model_calls = model_calls
+        self._repeats = repeats
 
     async def CreateToken(
         self, request: identity_pb2.CreateTokenRequest, context: _Context
     ) -> identity_pb2.CreateTokenResponse:
         """See the contract."""
-        wish = token_wish_from_proto(request)
-        issued = await self._tokens.create(principal_of(current()), request.org or None, wish, request.label)
+        issued = await self._issued(request)
         return identity_pb2.CreateTokenResponse(
             token=issued.token,
             token_id=issued.record.claims.jti,
             expires_at=format_time(issued.record.expires_at),
         )
+
+    async def _issued(self, request: identity_pb2.CreateTokenRequest) -> IssuedToken:
+        """Makes the token, or signs once more the one that was made under the call's idempotency key."""
+        principal = principal_of(current())
+        made: list[IssuedToken] = []
+
+        async def make() -> bytes:
+            wish = token_wish_from_proto(request)
+            made.append(await self._tokens.create(principal, request.org or None, wish, request.label))
+            # Kept is which token it was. What is stored never holds a token.
+            return made[0].record.claims.jti.encode()
+
+        # Another token of the same subject may hold less, and would be refused what this one was given.
+        keyed = keyed_request(request, principal.claims.jti if principal.claims else "")
+        if keyed is None:
+            await make()
+            return made[0]
+        token_id = (await self._repeats.once(keyed, make)).decode()
+        return made[0] if made else await self._tokens.again(principal.org(request.org or None), token_id)
 
     async def ListTokens(
         self, request: identity_pb2.ListTokensRequest, context: _Context
@@ -65,8 +106,40 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         self, request: identity_pb2.RevokeTokenRequest, context: _Context
     ) -> identity_pb2.RevokeTokenResponse:
         """See the contract."""
-        revoked_at_s = await self._tokens.revoke(principal_of(current()), request.org or None, request.token_id)
-        return identity_pb2.RevokeTokenResponse(token_id=request.token_id, revoked_at=_time(revoked_at_s))
+        named = [name for name in ("token_id", "subject", "session") if getattr(request, name)]
+        if len(named) != 1:
+            raise InvalidArgument.of("token_id", "`subject` and `session`: exactly one of them is named")
+        principal, org = principal_of(current()), request.org or None
+        if request.subject:
+            revoked_at_s = await self._tokens.revoke_subject(principal, org, request.subject)
+        elif request.session:
+            revoked_at_s = await self._sessions.end(principal, org, request.session)
+        else:
+            revoked_at_s = await self._tokens.revoke(principal, org, request.token_id)
+        return identity_pb2.RevokeTokenResponse(
+            token_id=request.token_id,
+            subject=request.subject,
+            session=request.session,
+            revoked_at=_time(revoked_at_s),
+        )
+
+    async def ExchangeToken(
+        self, request: identity_pb2.ExchangeTokenRequest, context: _Context
+    ) -> identity_pb2.ExchangeTokenResponse:
+        """See the contract."""
+        ttl_s = request.ttl_s if request.HasField("ttl_s") else None
+        done = await self._exchange.exchange(request.org, request.trust, request.subject_token, ttl_s)
+        record = done.issued.record
+        return identity_pb2.ExchangeTokenResponse(
+            access_token=done.issued.token,
+            issued_token_type=_ACCESS_TOKEN,
+            token_type="Bearer",  # noqa: S106 - how it is sent
+            expires_in=int(record.claims.exp - record.claims.iat),
+            token_id=record.claims.jti,
+            subject=record.claims.sub,
+            namespace=done.namespace,
+            expires_at=format_time(record.expires_at),
+        )
 
     async def CreateNamespace(
         self, request: identity_pb2.CreateNamespaceRequest, context: _Context
@@ -80,9 +153,21 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
             kind=request.kind or _KIND,
             owner=request.owner,
             restricted=request.restricted,
+            traits=traits_from_proto(request),
         )
         return identity_pb2.CreateNamespaceResponse(
             namespace=info_to_proto(namespace_info(space, principal)), created=created
+        )
+
+    async def UpdateNamespace(
+        self, request: identity_pb2.UpdateNamespaceRequest, context: _Context
+    ) -> identity_pb2.UpdateNamespaceResponse:
+        """See the contract."""
+        principal = principal_of(current())
+        change = namespace_change_from_proto(request)
+        space, changed = await self._namespaces.update(principal, request.org or None, request.name, change)
+        return identity_pb2.UpdateNamespaceResponse(
+            namespace=info_to_proto(namespace_info(space, principal)), changed=changed
         )
 
     async def ListNamespaces(
@@ -170,6 +255,48 @@ def info_to_proto(info: NamespaceInfo) -> identity_pb2.NamespaceInfo:
         restricted=info.restricted,
         created_at=info.created_at,
         role=info.role,
+        shared=info.shared,
+        classification=info.classification,
+        traffic_class=info.traffic_class,
+        rerank_endpoint=info.rerank_endpoint,
+        classifier_endpoint=info.classifier_endpoint,
+        llm_cache=info.llm_cache,
+        daily_cost_cap_usd=info.daily_cost_cap_usd,
+        updated_at=info.updated_at,
+    )
+
+
+def traits_from_proto(request: identity_pb2.CreateNamespaceRequest) -> Traits:
+    """Returns what a request says of a namespace beside its name, kind and owner."""
+    return Traits(
+        shared=request.shared,
+        classification=request.classification,
+        traffic_class=request.traffic_class,
+        rerank_endpoint=request.rerank_endpoint,
+        classifier_endpoint=request.classifier_endpoint,
+        llm_cache=request.llm_cache if request.HasField("llm_cache") else None,
+        daily_cost_cap_usd=request.daily_cost_cap_usd if request.HasField("daily_cost_cap_usd") else None,
+    )
+
+
+def namespace_change_from_proto(request: identity_pb2.UpdateNamespaceRequest) -> NamespaceChange:
+    """Returns what a namespace is to become.
+
+    Raises:
+        InvalidArgument: The request sets the cap and takes it away.
+    """
+    sent = {field.name for field, _ in request.ListFields()}
+    traits: dict[str, str | bool | float | None] = {name: getattr(request, name) for name in _PLAIN_TRAITS & sent}
+    if request.HasField("llm_cache"):
+        traits["llm_cache"] = _LLM_CACHE[request.llm_cache]
+    if request.clear_daily_cost_cap:
+        if "daily_cost_cap_usd" in traits:
+            raise InvalidArgument.of("clear_daily_cost_cap", "stands beside `daily_cost_cap_usd`; send one of them")
+        traits["daily_cost_cap_usd"] = None
+    return NamespaceChange(
+        owner=request.owner if request.HasField("owner") else None,
+        restricted=request.restricted if request.HasField("restricted") else None,
+        traits=traits,
     )
 
 

@@ -1,8 +1,8 @@
 """Who makes the running call."""
 
 from loom_common.auth.service_credentials import OPERATOR
-from loom_common.call import Call
-from loom_common.errors import Unauthenticated
+from loom_common.call import Call, current
+from loom_common.errors import AuthInsufficient, Unauthenticated
 from loom_gateway.identity.domain.principal import Principal
 
 
@@ -18,3 +18,13 @@ def principal_of(call: Call) -> Principal:
     if call.claims is None:
         raise Unauthenticated("The call carries no token. Send one as `authorization: Bearer <token>`.")
     return Principal(call.claims)
+
+
+def require_operator() -> None:
+    """Returns if the running call is the operator's own.
+
+    Raises:
+        AuthInsufficient: It is another service's.
+    """
+    if current().peer_service != OPERATOR:
+        raise AuthInsufficient("This is for the operator's own key alone.", detail={"reason": "operator"})

@@ -8,9 +8,8 @@ import structlog
 from loom_common.clock import Clock
 from loom_common.conditional_writes import Claims as ConditionalWrites
 from loom_common.conditional_writes import claim_name
-from loom_common.errors import AuthInsufficient
+from loom_gateway.identity.app.listing import administered_org, whole_ms
 from loom_gateway.identity.domain.model_calls import ModelCalls
-from loom_gateway.identity.domain.names import check_new_name
 from loom_gateway.identity.domain.principal import Principal
 from loom_gateway.identity.store.model_calls import ModelCallsRepository
 
@@ -85,18 +84,17 @@ class ModelCallsDesk:
             InvalidArgument: The organisation's name breaks the rule, or the operator named none.
             Conflict: Others turn it now.
         """
-        org = _administered(principal, asked_org)
+        org = administered_org(principal, asked_org)
         # Two at once would both write, and the later version would win whichever was answered last.
         async with self._writes.hold(claim_name("org_model_calls", org)) as hold:
             found = await self._switches.of(org)
             if found.enabled == enabled:
                 self._board.learn([found])
                 return found, False
-            now = self._clock.now()
             turned = ModelCalls(
                 org,
                 enabled,
-                now.replace(microsecond=now.microsecond // 1000 * 1000),
+                whole_ms(self._clock.now()),
                 principal.subject,
                 hold.version_after(found.version),
             )
@@ -113,12 +111,4 @@ class ModelCallsDesk:
             AuthInsufficient: The caller does not administer the organisation.
             InvalidArgument: The operator named none.
         """
-        return await self._switches.of(_administered(principal, asked_org))
-
-
-def _administered(principal: Principal, asked_org: str | None) -> str:
-    org = principal.org(asked_org)
-    if not principal.is_org_admin:
-        raise AuthInsufficient("Only a token that administers the organisation can do this.")
-    check_new_name("org", org)
-    return org
+        return await self._switches.of(administered_org(principal, asked_org))

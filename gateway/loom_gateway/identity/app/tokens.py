@@ -6,37 +6,23 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from loom_common.auth.claims import ALL_NAMESPACES
 from loom_common.auth.revocations import Revocation
-from loom_common.auth.tokens import MAX_TOKEN_BYTES, sign_token
 from loom_common.clock import Clock
-from loom_common.errors import InvalidArgument, NotFound
-from loom_common.ids import IdSource
+from loom_common.errors import AuthInsufficient, NotFound
 from loom_common.page_tokens import decode_page_token, encode_page_token
+from loom_gateway.identity.app.ending import TokenEnder
+from loom_gateway.identity.app.minting import IssuedToken, Mint
 from loom_gateway.identity.app.revocations import RevocationFeed
-from loom_gateway.identity.app.signing import SigningKeys
-from loom_gateway.identity.domain.delegation import Issue, TokenWish, delegate, root_claims
+from loom_gateway.identity.domain.delegation import TokenWish
 from loom_gateway.identity.domain.names import check_new_name
 from loom_gateway.identity.domain.principal import Principal
 from loom_gateway.identity.domain.tokens import TokenRecord, may_revoke
-from loom_gateway.identity.store.namespaces import NamespaceRepository
 from loom_gateway.identity.store.revocations import RevocationRepository
 from loom_gateway.identity.store.tokens import TokenFilter, TokenRepository
 
 # Bounds one listing among thousands of revoked tokens; the page is then short and its token goes on.
 _SCANNED_PER_PAGE: Final = 5_000
 _CHUNK: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedToken:
-    """A token that was made now; the only moment at which it is seen."""
-
-    token: str
-    record: TokenRecord
-
-    def __repr__(self) -> str:
-        return f"IssuedToken(record={self.record!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,52 +48,41 @@ class TokenDesk:
     def __init__(
         self,
         tokens: TokenRepository,
-        namespaces: NamespaceRepository,
         revocations: RevocationRepository,
+        mint: Mint,
+        ender: TokenEnder,
         feed: RevocationFeed,
-        keys: SigningKeys,
         clock: Clock,
-        new_id: IdSource,
     ) -> None:
         self._tokens = tokens
-        self._namespaces = namespaces
         self._revocations = revocations
+        self._mint = mint
+        self._ender = ender
         self._feed = feed
-        self._keys = keys
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, principal: Principal, asked_org: str | None, wish: TokenWish, label: str) -> IssuedToken:
-        """Makes a token, never wider and never longer than the caller's.
+        """Makes a token, never wider and never longer than the caller's, nor wider than its subject's grants.
 
         Raises:
-            AuthInsufficient: The caller does not hold what it asks for.
+            AuthInsufficient: The caller does not hold what it asks for, or the subject is not granted it.
             NotFound: A namespace that the caller could pass on does not exist.
             InvalidArgument: The wish contradicts itself.
         """
         org = principal.org(asked_org)
         check_new_name("org", org)
-        names = [grant.namespace for grant in wish.namespaces if grant.namespace != ALL_NAMESPACES]
-        known = await self._namespaces.named(org, names)
-        issue = Issue(self._new_id(), self._now_s())
-        if principal.claims is None:
-            claims = root_claims(org, wish, issue)
-        else:
-            restricted = {space.name for space in known.values() if space.restricted}
-            claims = delegate(principal.claims, wish, issue, restricted=restricted)
-        for name in names:
-            if name not in known:
-                raise NotFound(
-                    f"The namespace {name!r} does not exist; make it with `namespace.create`.",
-                    detail={"namespace": name},
-                )
-        token = sign_token(claims, self._keys.active)
-        if len(token) > MAX_TOKEN_BYTES:
-            raise InvalidArgument.of("namespaces", "are too many and too long to fit into one token; use `*` or fewer")
-        record = TokenRecord(claims, label, made_by=principal.subject)
-        # Stored before it is shown: a token that nobody can list could not be ended either.
-        await self._tokens.add(record)
-        return IssuedToken(token, record)
+        return await self._mint.listed(principal, org, wish, label)
+
+    async def again(self, org: str, token_id: str) -> IssuedToken:
+        """Returns a token that was made before, to the one to whom it was shown then.
+
+        Raises:
+            NotFound: It is too old to be in the table.
+        """
+        record = await self._tokens.find(org, token_id)
+        if record is None:
+            raise NotFound("The token that was made under this key is gone.", detail={"token_id": token_id})
+        return self._mint.again(record)
 
     async def page(
         self, principal: Principal, asked_org: str | None, *, ended_too: bool, page_size: int, page_token: str
@@ -163,6 +138,17 @@ class TokenDesk:
         # Nothing made from it lives longer than it, so the revocation is of no use after that.
         await self._feed.add(revocation, expires_at=record.expires_at, revoked_by=principal.subject)
         return revocation.revoked_at
+
+    async def revoke_subject(self, principal: Principal, asked_org: str | None, subject: str) -> float:
+        """Ends every token of a subject that was issued until now; returns when. Units: seconds since 1970, UTC.
+
+        Raises:
+            AuthInsufficient: It is another's subject, and the caller does not administer the organisation.
+        """
+        org = principal.org(asked_org)
+        if not principal.is_org_admin and subject != principal.subject:
+            raise AuthInsufficient("Only a token that administers the organisation ends another subject's tokens.")
+        return await self._ender.all_of(org, subject, by=principal.subject)
 
     async def _with_revocations(self, org: str, records: Sequence[TokenRecord]) -> Sequence[ListedToken]:
         ids: set[str] = set()

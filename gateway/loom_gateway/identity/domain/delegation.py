@@ -1,9 +1,13 @@
 """What a token made from another one may say: never more, never longer, and dead with any of its ancestors.
 
+The one child that outlives its parent is that of a sign-in session's own token, which is replaced every few minutes: it
+carries the session and ends with that.
+
 Everything here is a function of its arguments. A child carries its parent's `jti` and the parent's own ancestors, so
 that revoking any of them ends it on every service that knows the revocation, with no look-up of the chain.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +22,10 @@ from loom_common.auth.claims import (
     claims_from_payload,
 )
 from loom_common.errors import AuthInsufficient, InvalidArgument
+from loom_gateway.identity.domain.issue import Issue
 from loom_gateway.identity.domain.principal import OPERATOR_SUBJECT, SERVICE_PREFIX
+from loom_gateway.identity.domain.sessions import is_rights_holder, is_session_token
+from loom_gateway.identity.domain.subjects import is_every_agent
 
 MAX_DEPTH: Final = 8
 """Most ancestors of a token. Source: chosen; an agent that calls an agent that calls an agent needs three."""
@@ -32,7 +39,7 @@ class TokenWish:
 
     Attributes:
         namespaces: Grants in the token's order, at least one.
-        ttl_s: Units: seconds of life; a shorter life of the parent wins.
+        ttl_s: Units: seconds of life; a shorter life of the parent wins, but for a session's own token.
         subject: Subject of the token; empty for the parent's.
         org_admin: Whether it administers the organisation.
         read_scope: What it reads inside its namespaces; None for as much as the parent.
@@ -51,14 +58,6 @@ class TokenWish:
     consumer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """What the issuer adds to a token: its identifier and the moment. Units of `now_s`: seconds since 1970, UTC."""
-
-    jti: str
-    now_s: float
-
-
 def delegate(parent: Claims, wish: TokenWish, issue: Issue, *, restricted: Collection[str] = ()) -> Claims:
     """Returns the claims of a token made from `parent`.
 
@@ -71,12 +70,9 @@ def delegate(parent: Claims, wish: TokenWish, issue: Issue, *, restricted: Colle
     Raises:
         AuthInsufficient: The wish is wider than the parent, or the chain of ancestors is at its bound.
         InvalidArgument: The wish contradicts itself.
+        ValueError: The identifier is one of an ancestor's.
     """
-    if len(parent.parents) >= MAX_DEPTH:
-        raise AuthInsufficient(
-            f"A token has at most {MAX_DEPTH} tokens before it; make this one from an earlier token.",
-            detail={"reason": "chain_too_deep", "max_depth": MAX_DEPTH},
-        )
+    _check_chain(parent, issue)
     _check_grants(parent, wish.namespaces, restricted)
     if wish.org_admin and not parent.org_admin:
         raise AuthInsufficient("Only a token that administers the organisation can make one that does.")
@@ -84,8 +80,9 @@ def delegate(parent: Claims, wish: TokenWish, issue: Issue, *, restricted: Colle
     if subject != parent.sub and not parent.org_admin:
         raise AuthInsufficient("Only a token that administers the organisation can name another subject.")
     read_scope, user_id, session_id = _reads(parent, wish)
-    # The creator of the parent stands behind the child as well: ending that subject ends both.
-    behind = dict.fromkeys(name for name in (parent.sub, parent.creator, *parent.parent_subjects) if name)
+    behind = _behind(parent)
+    # A session's own token ends within minutes and is replaced; what is made in the session ends with the session.
+    ends = math.inf if is_session_token(parent) else parent.exp
     return _checked(
         Claims(
             sub=subject,
@@ -93,11 +90,12 @@ def delegate(parent: Claims, wish: TokenWish, issue: Issue, *, restricted: Colle
             namespaces=tuple(wish.namespaces),
             jti=issue.jti,
             iat=issue.now_s,
-            exp=min(issue.now_s + wish.ttl_s, parent.exp),
+            exp=min(issue.now_s + wish.ttl_s, ends),
             consumer=wish.consumer or parent.consumer,
             parents=(parent.jti, *parent.parents),
             creator=parent.sub if subject != parent.sub else "",
             parent_subjects=tuple(behind),
+            parent_times=tuple(behind.values()),
             sid=parent.sid,
             user_id=user_id,
             session_id=session_id,
@@ -107,8 +105,14 @@ def delegate(parent: Claims, wish: TokenWish, issue: Issue, *, restricted: Colle
     )
 
 
-def root_claims(org: str, wish: TokenWish, issue: Issue) -> Claims:
-    """Returns the claims of a token that the operator makes; it has no ancestors.
+def root_claims(org: str, wish: TokenWish, issue: Issue, *, creator: str = OPERATOR_SUBJECT) -> Claims:
+    """Returns the claims of a token that has no ancestors.
+
+    Args:
+        org: Organisation of the token.
+        wish: What is asked for.
+        issue: Identifier and moment.
+        creator: Subject that vouches for it, and whose end ends it: the operator, or every agent of a trust.
 
     Raises:
         InvalidArgument: The wish contradicts itself or names no subject.
@@ -124,7 +128,7 @@ def root_claims(org: str, wish: TokenWish, issue: Issue) -> Claims:
             iat=issue.now_s,
             exp=issue.now_s + wish.ttl_s,
             consumer=wish.consumer,
-            creator=OPERATOR_SUBJECT,
+            creator=creator,
             user_id=wish.user_id,
             session_id=wish.session_id,
             read_scope=wish.read_scope or ReadScope.NAMESPACE,
@@ -136,6 +140,28 @@ def root_claims(org: str, wish: TokenWish, issue: Issue) -> Claims:
 def role_in(claims: Claims, namespace: str, *, restricted: bool) -> Role | None:
     """Returns the role of a token on a namespace; on a restricted one only a grant that names it counts."""
     return claims.named_role(namespace) if restricted else claims.role_on(namespace)
+
+
+def _behind(parent: Claims) -> dict[str, float]:
+    """Returns the subjects that a child depends on, each with the time of the oldest token for which it stands.
+
+    The creator of the parent is among them: ending that subject ends both. Times go along because a child may be issued
+    after its ancestors' subject was ended, by a replica that did not know yet or whose clock runs ahead.
+    """
+    found: dict[str, float] = {}
+    for subject, issued_at in parent.subjects_behind:
+        found[subject] = min(issued_at, found.get(subject, issued_at))
+    return found
+
+
+def _check_chain(parent: Claims, issue: Issue) -> None:
+    if issue.jti in (parent.jti, *parent.parents):
+        raise ValueError("an identifier is never used twice: the new token would be its own ancestor")
+    if len(parent.parents) >= MAX_DEPTH:
+        raise AuthInsufficient(
+            f"A token has at most {MAX_DEPTH} tokens before it; make this one from an earlier token.",
+            detail={"reason": "chain_too_deep", "max_depth": MAX_DEPTH},
+        )
 
 
 def _check_grants(parent: Claims, grants: Sequence[NamespaceGrant], restricted: Collection[str]) -> None:
@@ -177,6 +203,8 @@ def _checked(claims: Claims) -> Claims:
     """Returns claims that a verifier will read as they are; whatever is signed must be good for its whole life."""
     if claims.sub.startswith(SERVICE_PREFIX):
         raise InvalidArgument.of("subject", f"must not begin with `{SERVICE_PREFIX}`, which names services")
+    if is_every_agent(claims.sub) or is_rights_holder(claims.sub):
+        raise InvalidArgument.of("subject", "stands for the tokens of others and holds none")
     names = [grant.namespace for grant in claims.namespaces]
     if not names:
         raise InvalidArgument.of("namespaces", "must name at least one")

@@ -1,7 +1,7 @@
 """Namespaces, which of them a token reads, and in which order."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from loom_common.auth.claims import ALL_NAMESPACES, Claims
@@ -16,9 +16,12 @@ class Namespace:
         org: Organisation that holds it.
         name: Name, unique in the organisation.
         kind: What it holds: `memory`, `code` or `tracker`.
-        owner: Subject that owns it; empty where it is shared.
+        owner: Subject that owns it; empty where nobody does.
         restricted: Whether only tokens that name it may use it.
         created_at: When it was made, UTC.
+        created_by: Subject that made it.
+        updated_at: When it was last changed, UTC.
+        traits: What the organisation says of it beside that.
     """
 
     org: str
@@ -27,6 +30,57 @@ class Namespace:
     owner: str
     restricted: bool
     created_at: datetime
+    created_by: str = ""
+    updated_at: datetime | None = None
+    traits: "Traits" = field(default_factory=lambda: Traits())
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an organisation says of a namespace, for services to follow.
+
+    Attributes:
+        shared: Whether others than its owner are meant to write to it.
+        classification: How sensitive its contents are, in the organisation's own word.
+        traffic_class: Class of its calls to models.
+        rerank_endpoint: Name of the endpoint that reranks its hits; empty for none.
+        classifier_endpoint: Name of the endpoint that labels what is written to it; empty for none.
+        llm_cache: Whether models' answers over it may be kept; None where the deployment's settings say.
+        daily_cost_cap_usd: Units: US dollars a day; None where the deployment's cap holds.
+    """
+
+    shared: bool = True
+    classification: str = ""
+    traffic_class: str = ""
+    rerank_endpoint: str = ""
+    classifier_endpoint: str = ""
+    llm_cache: bool | None = None
+    daily_cost_cap_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceChange:
+    """What a namespace is to become; None leaves a part as it is.
+
+    Attributes:
+        owner: Subject that owns it; empty for none.
+        restricted: Whether only tokens that name it may use it.
+        traits: Changed traits by their name.
+    """
+
+    owner: str | None = None
+    restricted: bool | None = None
+    traits: Mapping[str, str | bool | float | None] = field(default_factory=dict)
+
+    def of(self, space: Namespace) -> Namespace:
+        """Returns the namespace as it is to become; one without an owner is shared."""
+        owner = space.owner if self.owner is None else self.owner
+        restricted = space.restricted if self.restricted is None else self.restricted
+        # Names and types are those of the contract's fields, which the servicer maps one by one.
+        traits = replace(space.traits, **self.traits)  # type: ignore[arg-type]
+        if not owner and not traits.shared:
+            traits = replace(traits, shared=True)
+        return replace(space, owner=owner, restricted=restricted, traits=traits)
 
 
 def is_readable(claims: Claims, namespace: Namespace) -> bool:

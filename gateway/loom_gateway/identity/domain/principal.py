@@ -19,15 +19,18 @@ class Principal:
     Attributes:
         claims: What the caller's token says; None for the operator.
         operator_org: Organisation that the operator means where a request names none.
+        vouching: Subject that stands behind what it makes where there are no claims: the operator, or for a workload
+            every agent of its trust.
     """
 
     claims: Claims | None
     operator_org: str = ""
+    vouching: str = OPERATOR_SUBJECT
 
     @property
     def subject(self) -> str:
         """Subject on whose behalf it acts."""
-        return self.claims.sub if self.claims else OPERATOR_SUBJECT
+        return self.claims.sub if self.claims else self.vouching
 
     @property
     def is_operator(self) -> bool:
@@ -38,6 +41,12 @@ class Principal:
     def is_org_admin(self) -> bool:
         """Whether it administers the organisation that it acts in."""
         return self.claims is None or self.claims.org_admin
+
+    @property
+    def known_claims(self) -> Claims:
+        """What the caller's token says; the operator has none, and is asked for before this."""
+        assert self.claims is not None, "the operator is looked at first"
+        return self.claims
 
     def org(self, asked: str | None) -> str:
         """Returns the organisation that a request is about.

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from loom_common.auth.revocations import Revocation
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
+from loom_gateway.identity.store.batches import batches
 
 _TABLE = Table.of(
     "revoked_tokens",
@@ -74,6 +75,9 @@ class RevocationRepository:
         ]
 
     async def of(self, org: str, ids: Collection[str]) -> list[Revocation]:
-        """Returns the revocations of any of these identifiers that hold in `org`, the oldest first."""
-        rows = await self._ch.query(_OF, {"org": org, "ids": sorted(ids)}, settings=own_write_reads(self._ch))
-        return [Revocation(kind, name, revoked_at.timestamp(), found) for kind, name, revoked_at, found in rows]
+        """Returns the revocations of any of these identifiers that hold in `org`, those of one the oldest first."""
+        revocations: list[Revocation] = []
+        for some in batches(sorted(ids)):
+            rows = await self._ch.query(_OF, {"org": org, "ids": some}, settings=own_write_reads(self._ch))
+            revocations += (Revocation(kind, name, at.timestamp(), found) for kind, name, at, found in rows)
+        return revocations

@@ -24,6 +24,7 @@ _TABLE = Table.of(
     consumer="LowCardinality(String)",
     parents="Array(String)",
     parent_subjects="Array(String)",
+    parent_times="Array(Float64)",
     creator="String",
     sid="String",
     made_by="String",
@@ -43,6 +44,15 @@ AND ({{ended_too:Bool}} OR expires_at > {{now:DateTime64(3, 'UTC')}})
 AND ({{all:Bool}} OR token_id = {{caller:String}} OR has(parents, {{caller:String}})
      OR subject = {{subject:String}} OR made_by = {{subject:String}})
 ORDER BY token_id DESC LIMIT {{limit:UInt32}}"""  # noqa: S608 - column names
+
+_LIVE_OF = f"""SELECT {_COLUMNS} FROM tokens
+WHERE org = {{org:String}} AND token_id > {{after:String}} AND expires_at > {{now:DateTime64(3, 'UTC')}}
+AND (subject = {{subject:String}} OR (notEmpty({{prefix:String}}) AND startsWith(subject, {{prefix:String}})))
+ORDER BY token_id LIMIT {{limit:UInt32}}"""  # noqa: S608 - column names
+
+_NAMING = """SELECT DISTINCT subject FROM tokens
+WHERE org = {org:String} AND expires_at > {now:DateTime64(3, 'UTC')} AND has(namespaces, {namespace:String})
+ORDER BY subject LIMIT {limit:UInt32}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,23 @@ class TokenRepository:
         rows = await self._ch.query(_PAGE, parameters, settings=own_write_reads(self._ch))
         return [_record(row) for row in rows.dicts()]
 
+    async def live_of(
+        self, org: str, subject: str, *, prefix: str, now: datetime, after: str, limit: int
+    ) -> list[TokenRecord]:
+        """Returns tokens that have not expired of a subject, and of all that begin with `prefix` where it is not empty.
+
+        The oldest come first, from behind the identifier `after` (empty for the first ones).
+        """
+        parameters = {"org": org, "subject": subject, "prefix": prefix, "now": now, "after": after, "limit": limit}
+        rows = await self._ch.query(_LIVE_OF, parameters, settings=own_write_reads(self._ch))
+        return [_record(row) for row in rows.dicts()]
+
+    async def subjects_naming(self, org: str, namespace: str, *, now: datetime, limit: int) -> list[str]:
+        """Returns the subjects of tokens that have not expired and name a namespace, by subject."""
+        parameters = {"org": org, "namespace": namespace, "now": now, "limit": limit}
+        rows = await self._ch.query(_NAMING, parameters, settings=own_write_reads(self._ch))
+        return [str(subject) for (subject,) in rows]
+
 
 def _row(record: TokenRecord) -> tuple[object, ...]:
     claims = record.claims
@@ -113,6 +140,7 @@ def _row(record: TokenRecord) -> tuple[object, ...]:
         claims.consumer,
         list(claims.parents),
         list(claims.parent_subjects),
+        list(claims.parent_times),
         claims.creator,
         claims.sid,
         record.made_by,
@@ -134,6 +162,7 @@ def _record(row: dict[str, Any]) -> TokenRecord:  # the columns' own types, whic
         parents=tuple(row["parents"]),
         creator=row["creator"],
         parent_subjects=tuple(row["parent_subjects"]),
+        parent_times=tuple(row["parent_times"]),
         sid=row["sid"],
         user_id=row["user_id"],
         session_id=row["session_id"],
