@@ -5,7 +5,22 @@ from typing import Annotated
 
 import typer
 
-from loom_cli import __version__, memories, reembed, status, tokens, up
+from loom_cli import (
+    __version__,
+    doctor,
+    grants,
+    login,
+    mcp,
+    memories,
+    namespaces,
+    orgs,
+    reembed,
+    secrets,
+    sign_in,
+    status,
+    tokens,
+    up,
+)
 from loom_cli.console import OUT, CommandError, fail
 
 app = typer.Typer(
@@ -16,8 +31,18 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
+app.command("mcp")(mcp.mcp)
 app.command("reembed")(reembed.reembed)
+app.command("sign-in-link")(sign_in.sign_in_link)
+app.command("login")(login.login)
+app.command("login-token")(login.token)
+app.command("logout")(login.logout)
 app.add_typer(tokens.app, name="token")
+app.add_typer(namespaces.app, name="namespace")
+app.add_typer(grants.app, name="grant")
+app.add_typer(orgs.app, name="org")
+app.add_typer(secrets.app, name="secrets")
 app.add_typer(memories.app, name="memory")
 
 

@@ -9,8 +9,15 @@ from loom_cli.console import ERR, OUT
 from loom_cli.run_file import RunFile
 
 
-def print_banner(run: RunFile, health: Mapping[str, object], data_dir: Path) -> None:
-    """Prints the banner on standard output and problems on standard error."""
+def print_banner(run: RunFile, health: Mapping[str, object], data_dir: Path, link: str) -> None:
+    """Prints the banner on standard output and problems on standard error.
+
+    Args:
+        run: What was started.
+        health: What the gateway says.
+        data_dir: The data directory.
+        link: The link that signs its owner in, once.
+    """
     rows = {
         "HTTP": run.http_url,
         "API page": f"{run.http_url}/docs",
@@ -18,6 +25,8 @@ def print_banner(run: RunFile, health: Mapping[str, object], data_dir: Path) -> 
         "gRPC": ", ".join(f"{name} {address}" for name, address in run.grpc.items()),
         "token": f"{run.token}",
         "": f"writer, org {run.org}, namespace {run.namespace}",
+        "sign in": f"{link}",
+        " ": "for people, once, within 15 minutes; `loom sign-in-link` prints another",
         "embedder": _provider(health.get("embedder")),
         "LLM": _provider(health.get("llm")),
         "data": str(data_dir),

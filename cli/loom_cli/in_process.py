@@ -1,7 +1,7 @@
 """`loom up` in one process: the engine, every service and the gateway on one event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,13 +68,23 @@ async def running(settings: Mapping[str, LoomSettings], ch: ClickHouse) -> Async
     try:
         await gateway.start()
         others = [_Running(part, settings[part.name], ch) for part in SERVICES]
-        await _all(service.start() for service in others)
+        await _start_all(others)
         yield
     finally:
         try:
             await gateway.stop()
         finally:
             await _all(service.stop() for service in others)
+
+
+async def _start_all(services: Sequence["_Running"]) -> None:
+    """Starts all; the first that cannot cuts the others short, which may wait for it, and its failure is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for service in services:
+                group.create_task(service.start())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 async def _all(work: Any) -> None:  # Any: an iterable of awaitables of any result

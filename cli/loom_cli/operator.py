@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import grpc
 
-from loom.identity.v1 import identity_pb2_grpc
+from loom.identity.v1 import access_pb2_grpc, identity_pb2_grpc
 from loom_cli import run_file
 from loom_cli.console import CommandError
 from loom_common.auth.service_credentials import OPERATOR, ServiceKey
@@ -16,6 +16,8 @@ from loom_common.channel import open_channel
 T = TypeVar("T")
 IdentityStub: TypeAlias = "identity_pb2_grpc.IdentityServiceAsyncStub"
 """Identity over an async channel; the name exists for type checkers alone."""
+AccessStub: TypeAlias = "access_pb2_grpc.AccessServiceAsyncStub"
+"""Grants and organisations over an async channel; the name exists for type checkers alone."""
 
 # Source: chosen. A command that waits longer seems to hang.
 TIMEOUT_S: Final = 15.0
@@ -41,12 +43,22 @@ def as_operator(data_dir: Path, work: Callable[[IdentityStub], Awaitable[T]]) ->
         CommandError: None runs there, or its key cannot be read.
         LoomError: The call was refused or failed.
     """
+    return over_identity(data_dir, lambda channel: work(identity_stub(channel)))
+
+
+def over_access(data_dir: Path, work: Callable[[AccessStub], Awaitable[T]]) -> T:
+    """Runs `work` with the stub for grants and organisations; otherwise as `as_operator`."""
+    return over_identity(data_dir, lambda channel: work(access_pb2_grpc.AccessServiceStub(channel)))
+
+
+def over_identity(data_dir: Path, work: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
+    """Runs `work` with a channel to identity; otherwise as `as_operator`."""
     address = run_file.running(data_dir).grpc["identity"]
     key = operator_key(data_dir)
 
     async def session() -> T:
         async with open_channel(address, key) as channel:
-            return await asyncio.wait_for(work(identity_stub(channel)), TIMEOUT_S)
+            return await asyncio.wait_for(work(channel), TIMEOUT_S)
 
     return asyncio.run(session())
 

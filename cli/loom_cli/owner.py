@@ -1,4 +1,4 @@
-"""How the operator's commands reach memory: the running one, or where none runs one that they open themselves."""
+"""How the operator's commands reach a service: the running one, or where none runs one that they open themselves."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,8 +14,8 @@ from loom_common.channel import open_channel
 
 
 @asynccontextmanager
-async def memory_channel(data_dir: Path) -> AsyncIterator[grpc.aio.Channel]:
-    """Opens a channel to memory as the operator.
+async def owner_channel(data_dir: Path, service: str = "memory") -> AsyncIterator[grpc.aio.Channel]:
+    """Opens a channel to a service as the operator.
 
     One process holds a data directory: where a Loom runs it does the work, and a second one is never opened beside it.
 
@@ -26,15 +26,15 @@ async def memory_channel(data_dir: Path) -> AsyncIterator[grpc.aio.Channel]:
     """
     run = run_file.read(data_dir)
     if run is not None and run_file.answers(run):
-        async with open_channel(run.grpc["memory"], operator_key(data_dir)) as channel:
+        async with open_channel(run.grpc[service], operator_key(data_dir)) as channel:
             yield channel
         return
-    async with _own_memory(data_dir) as channel:
+    async with _own(data_dir, service) as channel:
         yield channel
 
 
 @asynccontextmanager
-async def _own_memory(data_dir: Path) -> AsyncIterator[grpc.aio.Channel]:
+async def _own(data_dir: Path, service: str) -> AsyncIterator[grpc.aio.Channel]:
     # Imported here: with a running Loom neither the engine nor the models are needed.
     from loom_cli import in_process
     from loom_cli.start import clickhouse_url
@@ -53,7 +53,7 @@ async def _own_memory(data_dir: Path) -> AsyncIterator[grpc.aio.Channel]:
         open_clickhouse(plan.clickhouse_url, database=store.database, settings=store) as ch,
         # Whole: identity knows which organisations are switched off, and insights keeps what was spent.
         in_process.running(settings, ch),
-        open_channel(plan.grpc["memory"], operator_key(data_dir)) as channel,
+        open_channel(plan.grpc[service], operator_key(data_dir)) as channel,
     ):
         yield channel
 

@@ -33,7 +33,7 @@ def reembed(
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Texts embedded at once.")] = 64,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what waits and write nothing.")] = False,
     key_only: Annotated[
-        bool, typer.Option("--key-only", help="Only vectors of keys. Refused: no table keeps vectors of keys.")
+        bool, typer.Option("--key-only", help="Only vectors of keys that say something, where a key has none.")
     ] = False,
     resume: Annotated[
         bool,
@@ -66,7 +66,7 @@ def reembed(
     """Gives stored texts vectors of the served model, where they have none. Searches go on meanwhile.
 
     A running Loom does the work; where none runs, this command does. Ctrl-C stops it, and what was written stays. Ends
-    with 0 when everything was done, and with 1 when some texts could not be embedded.
+    with 0 when everything was done, and with 1 when some texts could not be embedded or another run is under way.
     """
     from loom.memory.v1 import maintenance_pb2 as pb
 
@@ -155,6 +155,9 @@ class Outcome:
             OUT.print(line, markup=False)
 
     def _lines(self, last: "maintenance_pb2.ReembedResponse") -> list[str]:
+        # Here: `loom --help` need not wait for it.
+        from loom_common.redaction import escape
+
         served = f"{last.model} ({last.dim} wide)"
         if self._dry_run:
             lines = [f"{last.total_count} texts wait for vectors of {served}; nothing was written"]
@@ -170,7 +173,8 @@ class Outcome:
         if last.withheld_count:
             lines.append(f"{last.withheld_count} namespaces stay as they were; repair and run again with --resume")
         lines += [
-            f"failed    {failure['org']}/{failure['namespace']} {failure['key']}: {failure['reason']}"
+            # Whoever may write a memory chooses its key: it must neither forge lines nor steer the operator's terminal.
+            escape(f"failed    {failure['org']}/{failure['namespace']} {failure['key']}: {failure['reason']}")
             for failure in self._failures
         ]
         if self.interrupted or not last.finished:
@@ -197,10 +201,10 @@ async def _run(data_dir: Path, request: "maintenance_pb2.ReembedRequest", outcom
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from loom.memory.v1 import maintenance_pb2_grpc
-    from loom_cli.owner import memory_channel
+    from loom_cli.owner import owner_channel
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    async with memory_channel(data_dir) as channel:
+    async with owner_channel(data_dir) as channel:
         with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
             task = bar.add_task("counting", total=None)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter
+
 from loom_cli.console import CommandError
 from loom_common.files import write_whole
 
@@ -38,6 +40,9 @@ class RunFile:
         write_whole(data_dir / NAME, json.dumps(asdict(self), indent=2))
 
 
+_FILE: Final = TypeAdapter(RunFile)
+
+
 def read(data_dir: Path) -> RunFile | None:
     """Returns what a running Loom wrote, or None where none runs; a file that a killed one left counts as none.
 
@@ -46,14 +51,14 @@ def read(data_dir: Path) -> RunFile | None:
     """
     path = data_dir / NAME
     try:
-        found = RunFile(**json.loads(path.read_text("utf-8")))
+        found = _FILE.validate_json(path.read_bytes(), strict=True)
+        return found if _is_running(found.pid) else None
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, OverflowError, ValueError, TypeError) as error:
         raise CommandError(
             f"{path} cannot be read ({type(error).__name__}); stop Loom, remove it and start again"
         ) from error
-    return found if _is_running(found.pid) else None
 
 
 def remove(data_dir: Path) -> None:
@@ -85,7 +90,7 @@ def answers(run: RunFile) -> bool:
     try:
         with socket.create_connection((address.hostname, address.port), _CONNECT_TIMEOUT_S):
             return True
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

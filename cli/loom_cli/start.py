@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from loom_cli import first_token, keys, options, ports, run_file
+from loom_cli import first_token, keys, options, ports, run_file, sign_in
 from loom_cli.banner import print_banner
 from loom_cli.console import ERR, CommandError
 from loom_cli.operator import identity_stub, operator_key
 from loom_cli.plan import StartPlan
 from loom_cli.run_file import RunFile
 from loom_cli.signals import until_signal
+from loom_common import event_loop
 from loom_common.channel import open_channel
 from loom_common.clickhouse import ClickHouseSettings
 from loom_common.process import embedded_url
@@ -50,13 +51,13 @@ def start(data_dir: Path | None, port: int, *, processes: bool, open_page: bool)
     started = asyncio.Event()
 
     async def ready(plan: StartPlan) -> None:
-        run = await _announce(plan)
+        run, link = await _announce(plan)
         health = await _health(plan)
         # Off since `up`. What a start made stays to the end, so no later collection need look at it.
         gc.freeze()
         gc.enable()
         started.set()
-        print_banner(run, health, directory)
+        print_banner(run, health, directory, link)
         if open_page:
             webbrowser.open(f"{plan.http_url}/docs")
 
@@ -64,7 +65,7 @@ def start(data_dir: Path | None, port: int, *, processes: bool, open_page: bool)
         if processes:
             from loom_cli.processes import serve_processes
 
-            asyncio.run(until_signal(lambda stop: serve_processes(plan, ready, stop), started))
+            event_loop.run(until_signal(lambda stop: serve_processes(plan, ready, stop), started))
         else:
             _serve_here(plan, ready, started)
     finally:
@@ -96,7 +97,7 @@ def _serve_here(plan: StartPlan, ready: Callable[[StartPlan], Awaitable[None]], 
             ERR.print("stopping ...", style="dim")
 
     try:
-        asyncio.run(until_signal(serve, started))
+        event_loop.run(until_signal(serve, started))
     finally:
         telemetry.shutdown()
 
@@ -131,10 +132,12 @@ def clickhouse_url(directory: Path) -> str:
     return ClickHouseSettings.load().url.get_secret_value() or embedded_url(directory)
 
 
-async def _announce(plan: StartPlan) -> RunFile:
-    """Makes the start's token and writes `run.json`."""
+async def _announce(plan: StartPlan) -> tuple[RunFile, str]:
+    """Makes the start's token and its link, and writes `run.json`; the link is printed alone."""
     async with open_channel(plan.grpc["identity"], operator_key(plan.data_dir)) as channel:
-        token = await first_token.make(identity_stub(channel), plan.data_dir)
+        token, link = await asyncio.gather(
+            first_token.make(identity_stub(channel), plan.data_dir), sign_in.make_owner_link(channel, plan.http_url)
+        )
     run = RunFile(
         pid=os.getpid(),
         http_url=plan.http_url,
@@ -145,7 +148,7 @@ async def _announce(plan: StartPlan) -> RunFile:
         namespace=first_token.NAMESPACE,
     )
     run.write(plan.data_dir)
-    return run
+    return run, link
 
 
 async def _health(plan: StartPlan) -> dict[str, object]:

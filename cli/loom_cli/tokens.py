@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from loom_cli import options
-from loom_cli.console import ERR, OUT, print_json
+from loom_cli.console import ERR, OUT, CommandError, print_json
 
 if TYPE_CHECKING:
     from loom.identity.v1 import identity_pb2
@@ -79,17 +79,27 @@ def list_tokens(
 
 @app.command("revoke")
 def revoke_token(
-    token_id: Annotated[str, typer.Argument(help="Identifier of the token, as `loom token list` shows it.")],
+    token_id: Annotated[
+        str, typer.Argument(help="Identifier of the token, as `loom token list` shows it.", show_default=False)
+    ] = "",
+    subject: Annotated[str, typer.Option(help="End every token of this subject instead.", show_default=False)] = "",
+    session: Annotated[str, typer.Option(help="End this sign-in session instead.", show_default=False)] = "",
     org: Org = "default",
     data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Ends a token and all that were made from it."""
+    """Ends a token, a subject's tokens or a sign-in session, and all that was made from what ends."""
     from loom.identity.v1 import identity_pb2 as pb
     from loom_cli.operator import as_operator
 
-    request = pb.RevokeTokenRequest(org=org, token_id=token_id)
+    if sum(map(bool, (token_id, subject, session))) != 1:
+        raise CommandError("name a token, or --subject, or --session: exactly one of them")
+    request = pb.RevokeTokenRequest(org=org, token_id=token_id, subject=subject, session=session)
     done = as_operator(options.directory(data_dir), lambda identity: identity.RevokeToken(request))
-    OUT.print(f"revoked {done.token_id} at {done.revoked_at}", markup=False)
+    if as_json:
+        print_json({"token_id": token_id, "subject": subject, "session": session, "revoked_at": done.revoked_at})
+        return
+    OUT.print(f"revoked {token_id or subject or session} at {done.revoked_at}", markup=False)
 
 
 async def all_tokens(identity: "IdentityStub", org: str, *, ended: bool) -> "list[identity_pb2.TokenInfo]":

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from loom_cli.in_process import Part, _Running
-from loom_common.settings import LoomSettings
+import pytest
+
+from loom_cli.in_process import Part, _Running, _start_all
+from loom_common.settings import LoomSettings, SettingsError
 
 
 async def test_a_service_that_still_starts_is_cut_short_and_closed() -> None:
@@ -33,3 +35,22 @@ async def test_a_service_that_still_starts_is_cut_short_and_closed() -> None:
         start.cancel()
         await service.stop()
     assert closed.is_set()
+
+
+async def test_a_service_that_cannot_start_is_told_of_while_others_still_wait() -> None:
+    @asynccontextmanager
+    async def waiting(settings: Any, ch: Any) -> AsyncIterator[Any]:  # Any: none is used
+        await asyncio.Event().wait()
+        yield
+
+    @asynccontextmanager
+    async def refused(settings: Any, ch: Any) -> AsyncIterator[Any]:  # Any: none is used
+        raise SettingsError("LOOM_EMBEDDING_MODEL names no model.")
+        yield
+
+    nothing: Any = None
+    services = [_Running(Part(open_.__name__, LoomSettings, open_), nothing, nothing) for open_ in (waiting, refused)]
+    async with asyncio.timeout(5):
+        with pytest.raises(SettingsError):
+            await _start_all(services)
+        await services[0].stop()

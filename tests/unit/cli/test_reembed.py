@@ -81,6 +81,13 @@ def test_failures_of_all_messages_are_told_as_they_are_named() -> None:
     assert told["failures"][0]["key"] == "k"
 
 
+def test_a_key_forges_no_line_and_steers_no_terminal() -> None:
+    failed = pb.ReembedFailure(org="acme", namespace="team", key="k\nall done\x1b[2J\x9b31m", reason="PROVIDER_FAILED")
+    with OUT.capture() as printed:
+        outcome_of(pb.ReembedResponse(model="new", dim=128, failed_count=1, failures=[failed])).print(as_json=False)
+    assert r"acme/team k\nall done\u001b[2J\u009b31m: PROVIDER_FAILED" in printed.get()
+
+
 def test_a_directory_that_is_not_there_is_not_made_for_a_database(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="none"):
         _require_directory(tmp_path / "none", is_database=True)

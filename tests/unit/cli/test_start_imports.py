@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-_LEFT_OUT = ("mcp", "mcp_types", "pandas", "fastembed", "huggingface_hub", "httpx", "openai", "anthropic")
+_LEFT_OUT = (
+    *("mcp", "mcp_types", "authlib", "joserfc", "pandas", "fastembed", "huggingface_hub"),
+    *("httpx", "openai", "anthropic"),
+)
 
 # The engine's module is loaded once a start knows its directory; its driver looks for data frames at the first insert.
 _PROGRAM = f"""
