@@ -7,10 +7,10 @@ Without a name all of them run. Long ones belong in the background, with their o
 import argparse
 from pathlib import Path
 
-from bench import embedding, gates, latency, llm, locomo, report
+from bench import embedding, gates, gateway, latency, llm, locomo, report
 from bench.datasets import DEFAULT_DATA
 
-NAMES = ("locomo", "latency", "embedding", "gates", "llm", "report")
+NAMES = ("locomo", "latency", "embedding", "gates", "llm", "gateway", "report")
 
 
 def main() -> None:
@@ -22,6 +22,9 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="measure Loom alone")
     parser.add_argument(
         "--keep", type=Path, help="directory in which loaded memories stay, so that a later run measures"
+    )
+    parser.add_argument(
+        "--brief", action="store_true", help="only show that the gateway's benchmark works; save nothing"
     )
     options = parser.parse_args()
     names = options.names or NAMES
@@ -38,6 +41,8 @@ def main() -> None:
         gates.run()
     if "llm" in names:
         llm.run()
+    if "gateway" in names:
+        gateway.run(brief=options.brief)
     report.write()
 
 

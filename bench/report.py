@@ -30,6 +30,8 @@ def write() -> None:
         parts.append(_gates(gates))
     if llm := results.load("llm"):
         parts.append(_llm(llm))
+    if gateway := results.load("gateway"):
+        parts.append(_gateway(gateway))
     PAGE.write_text("\n".join(parts), "utf-8")
 
 
@@ -213,6 +215,36 @@ def _llm(found: dict[str, Any]) -> str:
         f"An answer from Loom's own cache takes {_times(found['cache_hit'])}. {streams['streams']} streams at once, "
         f"{streams['open_at_once']} of them open: {streams['threads_before']} threads in Loom's process before, "
         f"{streams['threads_during']} meanwhile; first token {_times(streams['first_token'])}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _gateway(found: dict[str, Any]) -> str:
+    lines = [
+        "## The gateway",
+        "",
+        "One call by three ways to the same service: direct gRPC, the gateway's HTTP, and Envoy's JSON transcoder (one "
+        f"worker; version {found['envoy']}), which verifies no token, keeps no ledger and reads its requests less "
+        "strictly. Each client is a connection that sends one call after the other. `calibration.get` needs no "
+        "statement of the database. Times in milliseconds.",
+        "",
+        _run_line(found["run"], "python -m bench gateway"),
+        "",
+    ]
+    rows = []
+    for name, ways in found["calls"].items():
+        for way in ("direct", "gateway", "envoy"):
+            for clients, measured in ways.get(way, {}).items():
+                added = ways["added"].get(way, {}).get(clients, {}).get("p50_ms", "")
+                times = f"{measured['p50_ms']} / {measured['p99_ms']}"
+                rows.append([name, way, clients, times, str(added), f"{measured['per_s']:,.0f}"])
+    lines += [*_table(["call", "way", "clients", "p50 / p99", "added at p50", "calls /s"], rows), ""]
+    engine = ", ".join(f"{rate:,.0f} with {readers}" for readers, rate in found["engine_reads_per_s"].items())
+    lines += [
+        "The engine alone answers the statement of `memory.get` so many times a second on the same handles, by "
+        f"readers: {engine}. `memory.get` over HTTP reaches {found['memory_get_share_of_engine']:.0%} of the best of "
+        "these.",
         "",
     ]
     return "\n".join(lines)
