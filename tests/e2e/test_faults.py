@@ -16,7 +16,7 @@ from support.transports import Answer, Sender, Transport, toolset_of
 from support.up import UpProcess, run_loom
 
 from loom_common.errors import Reason
-from loom_common.ops import OpSpec, public_ops
+from loom_common.ops import OpRole, OpSpec, public_ops
 
 # Every service answers this about itself; it takes nothing and is no operation of the gateway's.
 OPS = {name: spec for name, spec in public_ops().items() if spec.owner != "common"}
@@ -31,7 +31,7 @@ every_case = pytest.mark.parametrize(
 )
 NAMESPACE = "faults"
 # Texts that are more than text to an operation: times and places in a list.
-PARSED_FIELDS = {"event_time", "expires_at", "since", "until", "page_token"}
+PARSED_FIELDS = {"event_time", "expires_at", "since", "until", "page_token", "jwks"}
 
 
 def made_token(up: UpProcess, *options: str) -> str:
@@ -101,15 +101,26 @@ def test_every_fault_is_refused_with_its_reason_and_stores_nothing(
     assert stored(sender) == untouched
 
 
+# What operations answer that look a text up, or are for others than the sender; by operation, and by field where one
+# field differs.
+SQL_ANSWERS = {
+    "token.revoke": INVALID,  # beside the token: exactly one of three is named
+    "token.revoke token_id": Reason.NOT_FOUND,
+    "token.exchange": Reason.UNAUTHENTICATED,
+    "org.create": Reason.AUTH_INSUFFICIENT,
+    "assistant.ask": Reason.ASSISTANT_UNAVAILABLE,
+}
+
+
 def expected_of_sql(spec: OpSpec, field: FieldDescriptor) -> Reason | None:
     """Returns why a field refuses text that looks like SQL; None where it takes any text."""
     if field.name == "org":
-        return Reason.AUTH_INSUFFICIENT
+        return Reason.UNAUTHENTICATED if spec.role is OpRole.OPEN else Reason.AUTH_INSUFFICIENT
     if field.name == "namespace":
         return Reason.NOT_FOUND
     if not takes_any_text(field) or field.name in PARSED_FIELDS:
         return INVALID
-    return {"token.revoke": Reason.NOT_FOUND, "assistant.ask": Reason.ASSISTANT_UNAVAILABLE}.get(spec.name)
+    return SQL_ANSWERS.get(f"{spec.name} {field.name}", SQL_ANSWERS.get(spec.name))
 
 
 @every_case

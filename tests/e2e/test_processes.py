@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import httpx
@@ -16,6 +18,7 @@ from support.leaks import shown_secrets
 from support.transports import reason_of_rpc
 from support.up import UpProcess, children, environment, eventually, is_running, loom_up, read_run, run_loom
 
+from loom.identity.v1 import access_pb2, access_pb2_grpc, sign_in_pb2, sign_in_pb2_grpc
 from loom.identity.v1 import identity_pb2 as pb
 from loom.identity.v1 import identity_pb2_grpc as pb_grpc
 from loom.memory.v1 import memory_pb2
@@ -71,10 +74,27 @@ class Deployment:
         request = pb.CreateTokenRequest(org="default", namespaces=grants, **{"subject": "sa:test", **more})
         return self.operator.CreateToken(request, metadata=credential(self.key("operator").mint()))
 
-    def revoke(self, token_id: str) -> None:
-        """Revokes a token as the operator."""
-        request = pb.RevokeTokenRequest(org="default", token_id=token_id)
+    def revoke(self, token_id: str = "", **more: str) -> None:
+        """Revokes a token, or what is named instead, as the operator."""
+        request = pb.RevokeTokenRequest(org="default", token_id=token_id, **more)
         self.operator.RevokeToken(request, metadata=credential(self.key("operator").mint()))
+
+    def token_of_session(self, subject: str) -> tuple[str, str]:
+        """Signs a person in and makes a token in its session; returns the session and the token."""
+        metadata, channel = credential(self.key("operator").mint()), self.channels["identity"]
+        grant = access_pb2.SetGrantRequest(org="default", subject=subject, on_namespace="default", role="admin")
+        access_pb2_grpc.AccessServiceStub(channel).SetGrant(grant, metadata=metadata)
+        wish = sign_in_pb2.CreateSignInLinkRequest(org="default", subject=subject)
+        link = sign_in_pb2_grpc.SignInServiceStub(channel).CreateSignInLink(wish, metadata=metadata)
+        page = {"origin": self.up.http_url}
+        with httpx.Client(base_url=self.up.http_url, headers=page, trust_env=False) as browser:
+            answer = browser.post("/sign-in/link", json={"secret": link.secret})
+            cookie = answer.headers["set-cookie"].partition(";")[0]
+            held = {"cookie": cookie, "x-loom-csrf": answer.json()["csrf_token"]}
+            body = {"namespaces": [{"namespace": "default", "role": "admin"}]}
+            made = browser.post("/v1/token.create", json=body, headers=held)
+        assert made.status_code == 200, made.text
+        return cookie.partition("=")[2].partition(".")[0], made.json()["token"]
 
     def key(self, service: str, clock: FakeClock | None = None) -> ServiceKey:
         """Returns a service's real key."""
@@ -252,13 +272,19 @@ def test_a_forged_attribution_beside_a_callers_token_has_no_effect(deployment: D
     assert "human:victim" not in spent()
 
 
-def test_a_revoked_token_is_refused_on_every_port_within_two_seconds(deployment: Deployment) -> None:
-    made = deployment.token()
-    metadata, headers = bearer(made.token), {"Authorization": f"Bearer {made.token}"}
+@pytest.mark.parametrize("kind", ["token", "subject", "session"])
+def test_what_is_revoked_is_refused_on_every_port_within_two_seconds(deployment: Deployment, kind: str) -> None:
+    if kind == "session":
+        sid, token = deployment.token_of_session("ann@acme.org")
+        ended = {"session": sid}
+    else:
+        made = deployment.token(subject="sa:ended")
+        token, ended = made.token, {"token_id": made.token_id} if kind == "token" else {"subject": "sa:ended"}
+    metadata, headers = bearer(token), {"Authorization": f"Bearer {token}"}
     assert [deployment.reason(service, metadata) for service in SERVICES] == [None] * len(SERVICES)
     assert deployment.over_http(headers) is None
     open_ports = set(SERVICES)
-    deployment.revoke(made.token_id)
+    deployment.revoke(**ended)
 
     def all_refuse() -> bool:
         open_ports.difference_update(
@@ -284,6 +310,119 @@ def test_a_killed_process_comes_back_and_nothing_is_lost(deployment: Deployment,
     assert up.call("memory.set", {"key": key, "value": "Bo sold the bees"})["version"] == 2
     state = json.loads(run_loom("status", "--json", "--data-dir", up.data_dir).stdout)
     assert state["state"] == "ok"
+
+
+# What each process answers over HTTP; the assistant of this build refuses by itself, which is an answer too.
+ANSWERED_BY: dict[str, tuple[str, dict[str, Any]]] = {
+    "memory": ("memory.get", {"key": "kept"}),
+    "embedding": ("calibration.get", {}),
+    "insights": ("usage.summary", {}),
+    "assistant": ("assistant.ask", {"question": "who keeps bees?"}),
+}
+FAST_S = 5.0
+
+
+class Load:
+    """Calls one operation of each process again and again, and keeps what became of every call."""
+
+    def __init__(self, up: UpProcess) -> None:
+        self._up = up
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(name,)) for name in ANSWERED_BY]
+        self.answers: dict[str, list[tuple[float, float, str]]] = {name: [] for name in ANSWERED_BY}
+        """By process: when the call began, how long it took, and the error's code; empty for an answer."""
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def since(self, name: str, began: float) -> list[str]:
+        return [code for at, _, code in list(self.answers[name]) if at >= began]
+
+    def _run(self, name: str) -> None:
+        op, body = ANSWERED_BY[name]
+        headers = {"Authorization": f"Bearer {self._up.token}"}
+        with httpx.Client(base_url=self._up.http_url, headers=headers, timeout=60, trust_env=False) as client:
+            while not self._ended.wait(0.02):
+                began = time.monotonic()
+                try:
+                    answer = client.post(f"/v1/{op}", json=body)
+                    code = "" if answer.status_code == 200 else str(answer.json()["error"]["code"])
+                except httpx.TransportError:
+                    code = "no connection"
+                found = "" if code == "ASSISTANT_UNAVAILABLE" else code
+                self.answers[name].append((began, time.monotonic() - began, found))
+
+
+def test_each_process_that_is_killed_under_load_takes_its_own_operations_along_and_no_others(
+    deployment: Deployment,
+) -> None:
+    up = deployment.up
+    up.call("memory.set", {"key": "kept", "value": "Bo keeps bees"})
+    killed_at: dict[str, float] = {}
+    with Load(up) as load:
+        eventually(lambda: all(load.answers.values()), 10, "calls of every process")
+        for name in ("embedding", "insights", "assistant", "llm"):
+            down = _killed(up, name)
+            killed_at[name] = time.monotonic()
+            if name in ANSWERED_BY:
+                eventually(
+                    lambda name=name: "BACKEND_UNAVAILABLE" in load.since(name, killed_at[name]),
+                    10,
+                    f"refusal by {name}",
+                )
+            eventually(lambda name=name: _named(up, name), 10, f"health that names {name}")
+            assert httpx.get(f"{up.http_url}/v1/health/ready", trust_env=False).status_code == 200
+            eventually(
+                lambda name=name, down=down: children(up.process.pid).get(name, down) != down, 30, "a new process"
+            )
+        for name in killed_at:
+            eventually(lambda name=name: not _named(up, name), 60, f"{name} ready again")
+        for name in ANSWERED_BY:
+            mark = time.monotonic()
+            eventually(lambda name=name, mark=mark: "" in load.since(name, mark), 20, f"answers of {name} again")
+    for name, answers in load.answers.items():
+        codes = {code for _, _, code in answers if code}
+        assert codes <= ({"BACKEND_UNAVAILABLE"} if name in killed_at else set()), name
+        slow = [took for _, took, code in answers if code and took > FAST_S]
+        assert slow == [], f"{name} refused late"
+
+
+def test_without_the_gateway_services_go_on_for_those_they_know_and_it_comes_back(deployment: Deployment) -> None:
+    up = deployment.up
+    down = _killed(up, "gateway")
+    metadata = bearer(up.token)
+    assert deployment.reason("memory", metadata) is None
+    eventually(lambda: children(up.process.pid).get("gateway", down) != down, 30, "another gateway")
+    eventually(lambda: _answers(up), 60, "HTTP again")
+    up.call("memory.get", {"key": "kept"})
+
+
+def _killed(up: UpProcess, name: str) -> int:
+    pid = children(up.process.pid)[name]
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def _named(up: UpProcess, name: str) -> bool:
+    """Returns whether the gateway's health says that a service is out, in its checks and its problems alike."""
+    health = httpx.get(f"{up.http_url}/v1/health", timeout=20, trust_env=False).json()
+    named = any(found["service"] == name and found["severity"] == "error" for found in health["problems"])
+    assert named is not health["checks"][name]["ok"], health
+    return named
+
+
+def _answers(up: UpProcess) -> bool:
+    try:
+        return httpx.get(f"{up.http_url}/v1/health/ready", timeout=20, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_no_log_error_or_metric_shows_a_secret_after_all_of_this(deployment: Deployment) -> None:

@@ -201,3 +201,60 @@ def test_a_token_of_one_user_sees_and_changes_that_users_memories_alone(tenants:
     assert tenants.answer("acme/main", "memory.get", {"key": "home", "user_id": "bob"})["memory"]["value"].startswith(
         "bob"
     )
+
+
+def test_a_restricted_namespace_is_not_there_for_whoever_was_not_given_it_by_name(tenants: Tenants) -> None:
+    method = "loom.identity.v1.IdentityService/CreateNamespace"
+    body = json.dumps({"org": "acme", "name": "vault", "restricted": True})
+    key = operator_credential(tenants.up)
+    assert grpcurl("-H", f"x-loom-service: {key}", "-d", body, tenants.up.address("identity"), method).returncode == 0
+    tenants.tokens["acme/vault"] = token(tenants.up, "acme", "vault")
+    secret = {"value": "The vault's Zenith code is 7-4-1", "key": "code"}
+    assert tenants.answer("acme/vault", "memory.set", secret)["stored"]
+
+    for op, asked in (
+        ("memory.get", {"key": "code"}),
+        ("memory.history", {"key": "code"}),
+        ("memory.list", {}),
+        ("memory.search", {"query": "Zenith code"}),
+        ("search.query", {"query": "Zenith code"}),
+        ("memory.set", {"value": "overwritten", "key": "code"}),
+        ("memory.delete", {"key": "code"}),
+    ):
+        for place in ({"namespace": "vault"}, {"namespace": "vault", "org": "acme"}):
+            refused = tenants.answer("acme/*", op, {**asked, **place})
+            assert refused["error"]["code"] == "NOT_FOUND", (op, refused)
+    # Nor does a search over all that an administrator reads find it, nor a list show it, nor a token pass it on.
+    wide = tenants.answer("acme/*", "search.query", {"namespace": "main", "query": "Zenith code", "bodies": "full"})
+    assert "7-4-1" not in json.dumps(wide)
+    listed = tenants.answer("acme/*", "namespace.list", {})
+    assert "vault" not in [space["name"] for space in listed["namespaces"]]
+    for op, asked in (
+        ("token.create", {"namespaces": [{"namespace": "vault", "role": "viewer"}]}),
+        ("grants.set", {"subject": "sa:new", "on_namespace": "vault", "role": "viewer"}),
+        ("namespace.update", {"name": "vault", "restricted": False}),
+    ):
+        assert tenants.answer("acme/*", op, asked)["error"]["code"] in ("AUTH_INSUFFICIENT", "NOT_FOUND")
+    assert "7-4-1" in json.dumps(tenants.answer("acme/vault", "memory.search", {"query": "Zenith code"}))
+
+
+@pytest.mark.parametrize(
+    ("op", "body"),
+    [
+        ("namespace.update", {"name": "main", "classification": "x"}),
+        ("grants.list", {}),
+        ("grants.set", {"subject": "sa:x", "on_namespace": "main", "role": "viewer"}),
+        ("grants.remove", {"subject": "sa:x", "on_namespace": "main"}),
+        ("org.get", {}),
+        ("org.update", {"display_name": "x"}),
+        ("org.list_trusts", {}),
+        ("org.remove_trust", {"name": "x"}),
+        ("org.set_account", {"subject": "sa:x", "disabled": True}),
+        ("org.list_accounts", {}),
+        ("token.revoke", {"subject": "sa:operator"}),
+        ("token.revoke", {"session": "x"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_another_organisations_admin_manages_nothing_here(tenants: Tenants, op: str, body: dict[str, Any]) -> None:
+    assert tenants.answer("acme/*", op, {**body, "org": "umbra"})["error"]["code"] == "AUTH_INSUFFICIENT"

@@ -17,17 +17,18 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
-from loom_common.clickhouse import ClickHouse, ClickHouseSettings, open_clickhouse
+from loom_common.clickhouse import ClickHouse, ClickHouseSettings, Rows, open_clickhouse
 from loom_common.clickhouse.embedded import EmbeddedClickHouse
 from loom_common.clickhouse.endpoint import ClickHouseEndpoint
 from loom_common.clickhouse.engine_config import EngineLimits
+from loom_common.clickhouse.protocol import Parameters, Settings
 
 _DATABASES = itertools.count(1)
 
@@ -68,6 +69,34 @@ async def clickhouse(
         yield ch
     finally:
         await ch.close()
+
+
+class MeanwhileClickHouse(EmbeddedClickHouse):
+    """Does something once, between the next read of a table and what its reader makes of that."""
+
+    def __init__(self, engine: EmbeddedEngine, database: str, settings: ClickHouseSettings) -> None:
+        super().__init__(engine, database, settings)
+        self._table = ""
+        self._work: Callable[[], Awaitable[object]] | None = None
+
+    def after_reading(self, table: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Does `work` after the next read of `table`."""
+        self._table, self._work = f" {table} ", work
+
+    async def query(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        *,
+        settings: Settings | None = None,
+        timeout_s: float | None = None,
+    ) -> Rows:
+        """See `ClickHouse.query`."""
+        rows = await super().query(sql, parameters, settings=settings, timeout_s=timeout_s)
+        if self._work is not None and self._table in sql:
+            work, self._work = self._work, None
+            await work()
+        return rows
 
 
 class EndpointThread:

@@ -1,7 +1,8 @@
 """A gateway over real gRPC services that keep what they are told in memory, served by uvicorn on a free port."""
 
+import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import grpc.aio
 import httpx
 import pytest
+import pytest_asyncio
 from google.protobuf import message_factory
 
 from loom.memory.v1 import memory_pb2, search_pb2
@@ -28,6 +30,7 @@ from loom_common.ops import OpSpec
 from loom_common.server import ServerDeps, Service, ServiceSpec, serving
 from loom_common.settings import CommonSettings
 from loom_common.status import FixedStatus
+from loom_gateway.calls.admission import Admission, AdmissionLimits
 from loom_gateway.calls.backends import GrpcBackends
 from loom_gateway.calls.dispatch import Dispatcher
 from loom_gateway.contract.catalogue import Catalogue
@@ -59,7 +62,7 @@ class Services:
     seen: list[Seen] = field(default_factory=list)
     memories: dict[str, memory_pb2.Memory] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
-    """Answers by operation, before the usual ones; a reply may raise a LoomError."""
+    """Answers by operation, before the usual ones; a reply may raise a LoomError, or be awaited."""
 
     def answer(self, spec: OpSpec, request: Any) -> Any:
         if spec.name in self.replies:
@@ -107,6 +110,16 @@ class GatewayUnderTest:
     identity: LocalIdentity
     key: SigningKey
     probe: "Probe"
+    channels: dict[str, grpc.aio.Channel] = field(default_factory=dict)
+    """The gateway's own channels to the services."""
+
+    def forget(self) -> None:
+        """Forgets everything that was stored, seen and recorded."""
+        self.services.seen.clear()
+        self.services.memories.clear()
+        self.services.replies.clear()
+        self.ledger.entries.clear()
+        self.probe.error = None
 
     def token(self, role: Role = Role.WRITER, **changed: Any) -> str:
         return sign_token(claims(role, **changed), self.key)
@@ -146,7 +159,8 @@ def _handlers(specs: list[OpSpec], services: Services) -> "dict[str, grpc.RpcMet
     def handler(spec: OpSpec) -> "grpc.RpcMethodHandler[Any, Any]":
         async def answer(request: Any, context: Any) -> Any:
             services.seen.append(Seen(spec.name, request, current(), dict(context.invocation_metadata())))
-            return services.answer(spec, request)
+            answered = services.answer(spec, request)
+            return await answered if inspect.isawaitable(answered) else answered
 
         return grpc.unary_unary_rpc_method_handler(
             answer,
@@ -175,8 +189,26 @@ def _services(owner: str, services: Services) -> Iterator[Service]:
 
 @asynccontextmanager
 async def running_gateway(
-    tmp_path: Path, *, public_url: str = "", loopback: bool = True, toolset: Toolset = Toolset.DEFAULT
+    tmp_path: Path,
+    *,
+    public_url: str = "",
+    loopback: bool = True,
+    toolset: Toolset = Toolset.DEFAULT,
+    admission: AdmissionLimits | None = None,
+    more: Sequence[Service] = (),
+    **app_facts: Any,
 ) -> AsyncIterator[GatewayUnderTest]:
+    """Serves a gateway.
+
+    Args:
+        tmp_path: Where its keys lie.
+        public_url: See `PublicAddress`.
+        loopback: See `AppDeps`.
+        toolset: See `AppDeps`.
+        admission: How many calls run at once.
+        more: Further gRPC services, at memory's address.
+        app_facts: Further fields of `AppDeps`.
+    """
     key = SigningKey.generate()
     identity = LocalIdentity(key)
     verifier = TokenVerifier(identity, identity, SystemClock())
@@ -189,13 +221,16 @@ async def running_gateway(
         deps = ServerDeps(verifier=verifier, keyring=keyring, directory=directory, ledger=None)
         channels = {}
         for owner in OWNERS:
-            spec = ServiceSpec(owner, "127.0.0.1:0", list(_services(owner, services)), FixedStatus())
+            served = [*_services(owner, services), *(more if owner == "memory" else ())]
+            spec = ServiceSpec(owner, "127.0.0.1:0", served, FixedStatus())
             server = await stack.enter_async_context(serving(spec, settings, deps))
             channels[owner] = open_channel(server.address, own_key)
             stack.push_async_callback(channels[owner].close, None)
         app = build_app(
             AppDeps(
-                dispatcher=Dispatcher(verifier, GrpcBackends(channels), ledger, deadline_s=20),
+                dispatcher=Dispatcher(
+                    verifier, GrpcBackends(channels), ledger, deadline_s=20, admission=Admission(admission)
+                ),
                 health=HealthReader("0.1.0", probe, channels),
                 metrics_text=lambda: b"# metrics\n",
                 metrics_content_type="text/plain; version=0.0.4",
@@ -203,15 +238,23 @@ async def running_gateway(
                 public=PublicAddress(public_url),
                 loopback=loopback,
                 toolset=toolset,
+                **app_facts,
             )
         )
         address = await stack.enter_async_context(serving_http(app, "127.0.0.1:0", drain_s=1))
-        yield GatewayUnderTest(f"http://{address}", services, ledger, identity, key, probe)
+        yield GatewayUnderTest(f"http://{address}", services, ledger, identity, key, probe, channels)
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
     async with running_gateway(tmp_path) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayUnderTest]:
+    """One gateway for a file whose tests share an event loop and `forget` before they begin."""
+    async with running_gateway(tmp_path_factory.mktemp("gateway")) as found:
         yield found
 
 
@@ -228,6 +271,7 @@ __all__ = [
     "Services",
     "claims",
     "gateway",
+    "lasting_gateway",
     "raising",
     "running_gateway",
 ]

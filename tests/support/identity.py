@@ -3,18 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import grpc.aio
 from pydantic import SecretStr
 
-from loom.identity.v1 import directory_pb2_grpc, identity_pb2, identity_pb2_grpc
+from loom.identity.v1 import access_pb2_grpc, directory_pb2_grpc, identity_pb2, identity_pb2_grpc
 from loom_common.auth.service_credentials import ServiceKey, ServiceKeyring, generate_service_keys
 from loom_common.channel import open_channel
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock, SystemClock
 from loom_common.migrations import migrate
-from loom_common.server import ServerDeps, Service, ServiceSpec, serving
+from loom_common.server import ServerDeps, ServiceSpec, serving
 from loom_common.settings import CommonSettings
 from loom_common.status import FixedStatus
 from loom_gateway.identity.service import Identity, open_identity
@@ -74,6 +75,49 @@ class RunningIdentity:
         return made.token
 
 
+@dataclass(frozen=True, slots=True)
+class OrgIdentity:
+    """One organisation of a running identity that several tests share."""
+
+    running: RunningIdentity
+    org: str
+
+    @property
+    def identity(self) -> Identity:
+        """Identity inside this process."""
+        return self.running.identity
+
+    @property
+    def outside(self) -> "identity_pb2_grpc.IdentityServiceAsyncStub":
+        """See `RunningIdentity.outside`."""
+        return self.running.outside
+
+    @property
+    def operator(self) -> "identity_pb2_grpc.IdentityServiceAsyncStub":
+        """See `RunningIdentity.operator`."""
+        return self.running.operator
+
+    def access(self, service: str = "") -> "access_pb2_grpc.AccessServiceAsyncStub":
+        """Calls `AccessService` with a service's credential, or with none."""
+        return access_pb2_grpc.AccessServiceStub(self.running.channel(service))
+
+    def channel(self, service: str = "") -> grpc.aio.Channel:
+        """See `RunningIdentity.channel`."""
+        return self.running.channel(service)
+
+    def directory(self, service: str = "memory") -> "directory_pb2_grpc.DirectoryServiceAsyncStub":
+        """See `RunningIdentity.directory`."""
+        return self.running.directory(service)
+
+    async def namespace(self, name: str, **more: object) -> None:
+        """Makes a namespace as the operator."""
+        await self.running.namespace(name, self.org, **more)
+
+    async def token(self, *grants: str, subject: str = "sa:bot", org: str = "", **more: object) -> str:
+        """Makes a token as the operator; a grant is `namespace:role`. Returns it."""
+        return await self.running.token(*grants, org=org or self.org, subject=subject, **more)
+
+
 def token_request(*grants: str, **more: object) -> identity_pb2.CreateTokenRequest:
     """Returns a request for a token; a grant is `namespace:role`."""
     pairs = [grant.rpartition(":") for grant in grants]
@@ -87,31 +131,29 @@ async def running_identity(
     keys: Path,
     *,
     secret: SecretStr = SECRET,
+    previous_secret: SecretStr | None = None,
     clock: Clock | None = None,
     policy_refresh_s: float = 2.0,
+    key_replaced_after: timedelta | None = None,
 ) -> AsyncIterator[RunningIdentity]:
     """Runs identity over `ch`; several may run over one database, as replicas do."""
     keyring = ServiceKeyring.load(generate_service_keys(keys, SERVICES))
     await migrate(ch, "gateway", "loom_gateway")
     async with AsyncExitStack() as stack:
         identity = await stack.enter_async_context(
-            open_identity(ch, secret, None, clock or SystemClock(), policy_refresh_s=policy_refresh_s)
+            open_identity(
+                ch,
+                secret,
+                previous_secret,
+                clock or SystemClock(),
+                policy_refresh_s=policy_refresh_s,
+                key_replaced_after=key_replaced_after,
+            )
         )
         spec = ServiceSpec(
             "identity",
             "127.0.0.1:0",
-            (
-                Service(
-                    identity_pb2_grpc.add_IdentityServiceServicer_to_server,
-                    identity.identity_servicer,
-                    "loom.identity.v1.IdentityService",
-                ),
-                Service(
-                    directory_pb2_grpc.add_DirectoryServiceServicer_to_server,
-                    identity.directory_servicer,
-                    "loom.identity.v1.DirectoryService",
-                ),
-            ),
+            identity.services,
             FixedStatus(),
         )
         deps = ServerDeps(identity.verifier, keyring, identity.directory, identity_ready=identity.feed.fresh)

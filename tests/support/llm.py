@@ -6,11 +6,21 @@ from collections.abc import AsyncGenerator, Sequence
 from loom_common.ledger import LedgerSink
 from loom_common.orphans import Orphans
 from loom_common.providers import FailureKind, ProviderError
+from loom_common.providers.http import ProviderHttp
+from loom_llm.app.asking import Asking
+from loom_llm.app.classify import Classify
+from loom_llm.app.completion import Completion
+from loom_llm.app.gate import Gate
 from loom_llm.app.models import Models
+from loom_llm.app.rerank import Rerank
 from loom_llm.app.watching import Healths, WatchedClient
 from loom_llm.domain.client import LLMClient
 from loom_llm.domain.messages import DEFAULT_MAX_TOKENS, ChatRequest, Delta, LLMResult, ResponseFormat
 from loom_llm.domain.selection import Selection, Source
+from loom_llm.providers.endpoints import EndpointClient
+from loom_llm.providers.retrying import retry_policy
+
+NO_RETRIES = retry_policy(attempts=1, max_wait_s=0.0, total_s=5.0)
 
 
 class ScriptedClient:
@@ -96,6 +106,17 @@ def models_of(client: LLMClient, healths: Healths | None = None) -> Models:
         return watched
 
     return Models(Selection("openai", client.model, Source.KEY, "openai"), watched, frozenset({"openai"}), build)
+
+
+def without_endpoints(models: Models, orphans: Orphans, gate: Gate) -> tuple[Rerank, Classify]:
+    """Returns what reranks and classifies in a deployment that has no server for it."""
+    client = EndpointClient(lambda: ProviderHttp(timeout_s=1, connect_timeout_s=1), NO_RETRIES)
+    asking = Asking(client, Healths(), orphans)
+    completion = Completion(models, orphans, gate)
+    return (
+        Rerank(gate, models, completion, asking, {}, None, timeout_s=1, fake=True),
+        Classify(gate, asking, {}, timeout_s=1),
+    )
 
 
 def orphans_of(sink: LedgerSink) -> Orphans:

@@ -33,6 +33,8 @@ class Rig:
             "LOOM_OPENAI_BASE_URL": self.stand_in.openai_url,
             "LOOM_ANTHROPIC_BASE_URL": self.stand_in.anthropic_url,
             "LOOM_LLM_RETRY_MAX_WAIT_S": 0.01,
+            # No insights runs here to ask what was spent.
+            "LOOM_DEFAULT_DAILY_COST_CAP_USD": "none",
             **variables,
         }
         return LlmSettings(**given)

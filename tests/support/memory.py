@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from loom_common.auth.directory import Directory, FakeDirectory, NamespaceInfo
 from loom_common.call import Scope, current
 from loom_common.clickhouse import ClickHouse
-from loom_common.clock import Clock
+from loom_common.clock import Clock, SystemClock
 from loom_common.errors import LoomError
+from loom_common.leases import Leases
 from loom_common.ledger import FakeLedgerSink
 from loom_common.migrations import migrate
 from loom_common.model_calls.gate import ModelCallGate
@@ -16,7 +17,7 @@ from loom_common.model_calls.policy import InferencePolicy
 from loom_common.model_calls.reads import FakeReads
 from loom_common.model_calls.switch import FakeSwitch
 from loom_common.usage import Usage
-from loom_memory.app.drafts import Draft, Outcome, Written
+from loom_memory.app.drafts import MAX_CALL_BYTES, Draft, Outcome, Written
 from loom_memory.app.embedding import EmbeddedText
 from loom_memory.app.embedding_fake import FakeEmbedding
 from loom_memory.app.read import Page
@@ -25,7 +26,10 @@ from loom_memory.app.thresholds import ThresholdsPort
 from loom_memory.app.thresholds_fake import FakeThresholds
 from loom_memory.domain.memory import Content, Filter, Identity, Memory, SearchResult
 from loom_memory.settings import MemorySettings
+from loom_memory.store.embeddings import EmbeddingRepository
+from loom_memory.store.versions import VersionRepository
 from loom_memory.wiring import MemoryParts, build_parts
+from loom_memory.workers.sweep import Sweep, Swept
 
 # Words without a letter in common that mean the same, so that a test can search by paraphrase alone.
 CONCEPTS: Mapping[str, str] = {
@@ -114,10 +118,12 @@ class MemoryHarness:
         return await self.parts.writer.set_many(self.scope, drafts, "human:test")
 
     async def fill(self, values: Mapping[str, str], **more: object) -> None:
-        """Stores many memories, 500 at a time."""
+        """Stores many memories, as many at a time as one call takes."""
         drafts = [self.draft(key, value, **more) for key, value in values.items()]  # type: ignore[arg-type]  # as `draft`
-        for first in range(0, len(drafts), 500):
-            for outcome in await self.set_many(drafts[first : first + 500]):
+        longest = max((len(draft.content.value.encode()) for draft in drafts), default=1)
+        size = min(500, max(1, MAX_CALL_BYTES // max(longest, 1)))
+        for first in range(0, len(drafts), size):
+            for outcome in await self.set_many(drafts[first : first + size]):
                 if isinstance(outcome, LoomError):
                     raise outcome
 
@@ -197,3 +203,25 @@ async def memory_over(
         clock,
     )
     return MemoryHarness(ch, parts, embedding, ledger)
+
+
+async def sweep(
+    memory: MemoryHarness,
+    grace_ns: int = 0,
+    range_size: int = 50_000,
+    batch_size: int = 2_000,
+    versions: VersionRepository | None = None,
+) -> Swept:
+    """Sweeps once, also what was written just now."""
+    leases = Leases(memory.ch, "memory")
+    lease = await leases.acquire("memory.sweep", 60)
+    assert lease is not None
+    clock = SystemClock()
+    worker = Sweep(
+        versions or VersionRepository(memory.ch), EmbeddingRepository(memory.ch), leases, clock,
+        interval_s=3600, grace_ns=grace_ns, range_size=range_size, batch_size=batch_size,
+    )  # fmt: skip
+    try:
+        return await worker.sweep(lease)
+    finally:
+        await lease.release()

@@ -13,7 +13,7 @@ from loom_common.server import Service
 
 
 class TellingDirectory(pb_grpc.DirectoryServiceServicer):
-    """Tells once which organisations' calls to models are off, and keeps the stream open."""
+    """Tells once which organisations' calls to models are off, and keeps the stream open; it knows no namespace."""
 
     def __init__(self, off: Collection[str]) -> None:
         self._off = off
@@ -26,6 +26,14 @@ class TellingDirectory(pb_grpc.DirectoryServiceServicer):
         """Tells it."""
         yield pb.WatchRevocationsResponse(snapshot=True, model_calls_off=self._off, model_calls_age_ms=0)
         await asyncio.Event().wait()
+
+    async def GetNamespaceInfo(
+        self,
+        request: pb.GetNamespaceInfoRequest,
+        context: grpc.aio.ServicerContext[pb.GetNamespaceInfoRequest, pb.GetNamespaceInfoResponse],
+    ) -> pb.GetNamespaceInfoResponse:
+        """Knows none."""
+        return pb.GetNamespaceInfoResponse()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from support.identity import RunningIdentity, bearer, running_identity
 
 from loom.identity.v1 import directory_pb2, directory_pb2_grpc, identity_pb2
 from loom_common.clickhouse import ClickHouse
-from loom_common.errors import AuthInsufficient, Conflict, InvalidArgument, Unauthenticated
+from loom_common.errors import AuthInsufficient, Conflict, InvalidArgument, LoomError, Unauthenticated
 
 
 @pytest.fixture
@@ -99,6 +99,24 @@ async def test_only_who_administers_the_organisation_makes_namespaces(identity: 
         await identity.outside.CreateNamespace(request("b"), metadata=bearer(member))
     with pytest.raises(AuthInsufficient):
         await identity.outside.CreateNamespace(request("b", org="acme"), metadata=bearer(foreign))
+
+
+async def test_nobody_who_may_change_nothing_makes_a_row_be_written(
+    identity: RunningIdentity, clickhouse: ClickHouse
+) -> None:
+    await identity.namespace("a")
+    reader = bearer(await identity.token("a:viewer"))
+
+    async def rows() -> int:
+        return int((await clickhouse.query("SELECT count() FROM claims")).scalar())
+
+    before = await rows()
+    for name in ("a", "never-made"):
+        with pytest.raises(LoomError):
+            await identity.outside.UpdateNamespace(identity_pb2.UpdateNamespaceRequest(name=name), metadata=reader)
+    with pytest.raises(Unauthenticated):
+        await identity.identity.sessions.use_link("guessed")
+    assert await rows() == before
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 3, 100])

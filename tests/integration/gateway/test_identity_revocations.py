@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from support.identity import SECRET, RunningIdentity, running_identity
+from support.identity import SECRET, RunningIdentity, bearer, running_identity, token_request
 
-from loom.identity.v1 import directory_pb2, identity_pb2
+from loom.identity.v1 import access_pb2, access_pb2_grpc, directory_pb2, identity_pb2
 from loom_common.auth.revocations import Revocation
 from loom_common.auth.verifier import TokenVerifier
 from loom_common.auth.watch import IdentityWatch
@@ -71,6 +71,37 @@ async def test_another_service_reads_keys_and_hears_of_an_ended_token_within_two
 
             await end(identity, token_id)
             await until(lambda: is_revoked(verifier, token), within_s=2)
+
+
+async def test_another_service_hears_of_an_ended_subject_and_session_within_two_seconds(
+    clickhouse: ClickHouse, tmp_path: Path
+) -> None:
+    async with running_identity(clickhouse, tmp_path) as identity:
+        token, _ = await issued(identity)
+        sessions = identity.identity.sessions
+        access = access_pb2_grpc.AccessServiceStub(identity.channel("operator"))
+        await access.SetGrant(
+            access_pb2.SetGrantRequest(org="acme", subject="ann@acme.org", on_namespace="a", role="admin")
+        )
+        session = (await sessions.begin("acme", "ann@acme.org", "link")).session
+        in_session = await sessions.token(session)
+        wish = token_request("a:viewer", ttl_s=86_400)
+        child = (await identity.outside.CreateToken(wish, metadata=bearer(in_session))).token
+        async with IdentityWatch(identity.channel("memory")) as watch:
+            assert await watch.wait_ready(10)
+            verifier = TokenVerifier(watch, watch, SystemClock())
+            assert [verifier.verify(held).sub for held in (token, in_session, child)] == [
+                "sa:bot",
+                "ann@acme.org",
+                "ann@acme.org",
+            ]
+
+            await identity.operator.RevokeToken(identity_pb2.RevokeTokenRequest(org="acme", subject="sa:bot"))
+            await until(lambda: is_revoked(verifier, token), within_s=2)
+            # A person ends its own session, and with it what was made there, however long that lives.
+            end_it = identity_pb2.RevokeTokenRequest(session=session.sid)
+            await identity.outside.RevokeToken(end_it, metadata=bearer(in_session))
+            await until(lambda: is_revoked(verifier, in_session) and is_revoked(verifier, child), within_s=2)
 
 
 async def test_a_service_that_connects_later_knows_what_was_ended_before(

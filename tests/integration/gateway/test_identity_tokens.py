@@ -2,21 +2,26 @@
 
 import logging
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from support.identity import SECRET, RunningIdentity, bearer, running_identity, token_request
 
 from loom.identity.v1 import identity_pb2
+from loom_common.auth.revocations import Revocation
 from loom_common.clickhouse import ClickHouse
 from loom_common.errors import (
     AuthInsufficient,
+    Conflict,
     InvalidArgument,
     LoomError,
     NotFound,
     TokenRevoked,
     Unauthenticated,
 )
+from loom_gateway.identity.store.namespaces import NamespaceRepository
+from loom_gateway.identity.store.revocations import RevocationRepository
 
 
 @pytest.fixture
@@ -77,6 +82,26 @@ async def test_a_token_made_from_another_is_no_wider_and_ends_with_it(identity: 
             verify(token)
 
 
+async def test_a_token_asked_for_again_under_its_key_is_the_same_token(
+    identity: RunningIdentity, any_clickhouse: ClickHouse
+) -> None:
+    await identity.namespace("a")
+    parents = [await identity.token("a:writer"), await identity.token("a:writer")]
+
+    async def make(parent: str, key: str, **more: object) -> identity_pb2.CreateTokenResponse:
+        return await identity.outside.CreateToken(
+            token_request("a:viewer", **more), metadata=(*bearer(parent), ("idempotency-key", key))
+        )
+
+    first = await make(parents[0], "once")
+    assert await make(parents[0], "once") == first
+    assert len({(await make(parent, key)).token_id for parent in parents for key in ("once", "twice")}) == 4
+    with pytest.raises(Conflict):
+        await make(parents[0], "once", label="another")
+    kept = await any_clickhouse.query("SELECT * FROM idempotency_keys")
+    assert first.token not in str(list(kept.dicts()))
+
+
 @pytest.mark.parametrize("name", ["b", "never-made"])
 async def test_what_is_not_the_callers_is_refused_whether_or_not_it_exists(
     identity: RunningIdentity, name: str
@@ -102,10 +127,22 @@ async def test_an_org_wide_token_passes_no_restricted_namespace_on(identity: Run
     await identity.namespace("secret", restricted=True)
     admin = await identity.token("*:admin", org_admin=True)
 
-    with pytest.raises(AuthInsufficient):
+    with pytest.raises(NotFound):
         await identity.outside.CreateToken(token_request("secret:viewer"), metadata=bearer(admin))
     named = await identity.token("secret:writer")
     await identity.outside.CreateToken(token_request("secret:viewer"), metadata=bearer(named))
+
+
+async def test_of_more_names_than_an_address_holds_each_is_looked_for(
+    identity: RunningIdentity, any_clickhouse: ClickHouse
+) -> None:
+    names = [f"{number:05}-{'x' * 120}" for number in range(9_000)]  # more than a mebibyte
+    for name in (names[0], names[-1]):
+        await identity.namespace(name)
+    assert sorted(await NamespaceRepository(any_clickhouse).named("acme", names)) == [names[0], names[-1]]
+    ended = Revocation("token", names[-1], 1.0, "acme")
+    await identity.identity.feed.add(ended, expires_at=datetime.now(UTC) + timedelta(days=1), revoked_by="sa:test")
+    assert await RevocationRepository(any_clickhouse).of("acme", names) == [ended]
 
 
 async def test_a_token_of_another_organisation_is_refused(identity: RunningIdentity) -> None:

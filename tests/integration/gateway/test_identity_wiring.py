@@ -89,6 +89,21 @@ async def test_a_taken_port_stops_the_start_and_names_the_variable(
                 pytest.fail("it must not start")
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"LOOM_OIDC_ISSUER": "https://login.example.org"}, "LOOM_OIDC_CLIENT_ID"),
+        ({"LOOM_OIDC_ISSUER": "http://login.example.org", "LOOM_OIDC_CLIENT_ID": "loom"}, "LOOM_OIDC_ISSUER"),
+    ],
+)
+async def test_an_identity_provider_that_cannot_be_asked_stops_the_start(
+    clickhouse: ClickHouse, tmp_path: Path, given: dict[str, str], named: str
+) -> None:
+    with pytest.raises(SettingsError, match=named):
+        async with open_service(settings(tmp_path, **given), clickhouse):
+            pytest.fail("it must not start")
+
+
 @pytest.mark.parametrize("given", [{"LOOM_JWT_SECRET": ""}, {"LOOM_JWT_SECRET": "short secret"}])
 def test_a_secret_that_is_missing_or_short_stops_the_start_and_is_not_shown(
     tmp_path: Path, given: dict[str, str]

@@ -192,7 +192,7 @@ class TestTheChecksThemselves:
         [
             ("```sh\nloom memory burn x\n```", "no command 'burn'"),
             ("```sh\nX=$(loom token create --rolle viewer)\n```", "no option '--rolle'"),
-            ("`loom doctor`", "no command 'doctor'"),
+            ("`loom nurse`", "no command 'nurse'"),
             ("```sh\nLOOM_LOG_LEVEL=debug loom up --port 0\n```", ""),
             ('```sh\nloom memory search "what does Ana like?"\n```', ""),
         ],
