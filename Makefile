@@ -11,6 +11,8 @@ LOOM_ARGS ?=
 # A word of this file, not a setting: Loom would refuse it as a variable that it does not know.
 unexport LOOM_ARGS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Images often set it. Without the bytecode of the start before, every start compiles a thousand modules: two seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint type proto bench docs lock clean setup setup-run
