@@ -80,7 +80,8 @@ def _latency(found: dict[str, Any]) -> str:
         "Times in milliseconds. Loom is called over HTTP by its Python client: its figures hold HTTP, authentication, "
         "gRPC, the embedding and a durable, synced write. mem0 (`infer=False`) and chroma are libraries in the "
         "caller's process that get vectors made before by the same model; `embed` is what that model takes for one "
-        "text, to be added to theirs. All have a condition on the user, who owns every row.",
+        "text, to be added to theirs. All have a condition on the user, who owns every row. Loom alone was measured "
+        "again after a change; the peers' rows are of earlier runs of the same day.",
         "",
         _run_line(found["run"], f"python -m bench latency --sizes {','.join(found['sizes'])}"),
         "",
