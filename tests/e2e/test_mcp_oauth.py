@@ -12,9 +12,10 @@ import pytest
 from mcp import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 from support.conformance import suite_command
+from support.oauth_client import Kept
 from support.up import UpProcess, eventually
 
 from loom.identity.v1 import access_pb2, sign_in_pb2, sign_in_pb2_grpc
@@ -22,26 +23,6 @@ from loom_cli.operator import over_access, over_identity
 
 PERSON = "mcp-oauth@example.org"
 CALLBACK = "http://127.0.0.1:33418/callback"
-
-
-class Kept:
-    """Where the client keeps what it got."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,10 @@ import pytest_asyncio
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl, SecretStr
 from support.gateway import GatewayUnderTest, running_gateway
+from support.oauth_client import Kept
 
 from loom_common.auth.claims import NamespaceGrant, Role
 from loom_common.clock import SystemClock
@@ -144,26 +145,6 @@ async def code_for(person: httpx.AsyncClient, client_id: str) -> dict[str, str]:
         "redirect_uri": CALLBACK,
         "code_verifier": VERIFIER,
     }
-
-
-class Kept:
-    """Where the official client keeps what it got."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/coding"])

@@ -1,6 +1,7 @@
 """Every distribution declares what it imports, and nothing that it does not; lock files carry no addresses."""
 
 import ast
+import json
 import re
 import sys
 import tomllib
@@ -93,6 +94,14 @@ def test_a_distribution_declares_exactly_what_it_imports(folder: str) -> None:
     brought = {inner for outer, inners in THROUGH_ANOTHER.items() if outer in names for inner in inners}
     assert used - names - brought == set(), "imported and not declared"
     assert names - used - WITHOUT_IMPORT.get(folder, set()) == set(), "declared and not imported"
+
+
+def test_the_lock_file_of_the_conformance_suite_names_hashes_and_no_address() -> None:
+    text = (ROOT / "tests" / "mcp_conformance" / "package-lock.json").read_text("utf-8")
+    assert "://" not in text
+    packages = {name: held for name, held in json.loads(text)["packages"].items() if name}
+    assert packages
+    assert [name for name, held in packages.items() if not held.get("integrity")] == []
 
 
 @pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
