@@ -1,7 +1,8 @@
 """A channel whose calls of one message each way pass no interceptors of grpc's.
 
-An intercepted call is a task and a second call object of grpc's beside the first, which costs a quarter of what a short
-call takes. Other kinds of calls are rare or long, and keep the interceptors of the channel below.
+An intercepted call is a task and a second call object of grpc's beside the first: a tenth of a millisecond of the 0.7
+that a short call took at the least (measured 2026-11-30). Other kinds of calls are rare or long, and keep the
+interceptors of the channel below.
 """
 
 from collections.abc import Awaitable, Callable

@@ -64,7 +64,7 @@ _RULES: Final = (
         rf"\1{SECRET}",
     ),
 )
-# Most of what is logged holds nothing of the kind, and one search costs a tenth of nine replacements.
+# Most of what is logged holds nothing of the kind; one search then stands for nine replacements.
 _SUSPECT: Final = re.compile("|".join(rule.trigger for rule in _RULES), re.IGNORECASE)
 
 # Line ends and escapes let a value forge log lines or repaint a terminal; U+2028 and U+2029 end lines for some readers.

@@ -12,7 +12,7 @@ from loom_common.interceptors.rpc import OK_OUTCOME, Rpc, RpcInterceptor
 _NAME: Final = "loom.access"
 
 _log = structlog.get_logger(_NAME)
-# Asked first: most calls of a service write no line, and gathering the facts costs as much as a filter of structlog's.
+# Asked first: most calls of a service write no line, and need not gather the facts for one.
 _level = logging.getLogger(_NAME)
 
 
