@@ -23,7 +23,16 @@ class Feature(StrEnum):
         return member
 
     EMBEDDING_WORKER = "embedding_worker", "Gives vectors to memories that were stored without."
+    KNOWLEDGE_EMBEDDING = "knowledge_embedding", "Gives vectors to passages of documents that were stored without."
     RECALIBRATION_WORKER = "recalibration_worker", "Measures the embedder again with a namespace's own pairs."
+    EXTRACTION_WORKER = "extraction_worker", "Takes facts out of conversations that were given to be remembered later."
+    ENTITY_EXTRACTOR = "entity_extractor", "Finds the people, places and things that memories name."
+    OBSERVE_EXTRACT = "observe_extract", "Notes what several memories of a user show together."
+    REFLECTION_DISTILL = "reflection_distill", "Sums up a session once it has ended."
+    PERIOD_DIGEST = "period_digest", "Sums up what was remembered on a day."
+    PROJECTION_REPAIR = "projection_repair", "Repairs what is derived from memories where it does not fit them."
+    RETRIEVAL_JUDGE = "retrieval_judge", "Judges a sample of searches by how well their hits answer."
+    CONFLICT_RESOLVER = "conflict_resolver", "Judges memories that contradict each other."
     SYSTEM_CALIBRATION = "system.calibration", "Measures the embedder with pairs of the build."
     SYSTEM_RECALIBRATION = "system.recalibration", "Measures it again once a week."
     SYSTEM_EMBEDDER_PROBE = "system.embedder_probe", "Asks the embedder for one vector at start."

@@ -17,19 +17,42 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import Message
 
 from loom.assistant.v1 import assistant_pb2
+from loom.common.v1 import erasure_pb2 as common_erasure_pb2
 from loom.common.v1 import op_pb2
 from loom.common.v1 import status_pb2 as common_status_pb2
 from loom.embedding.v1 import calibration_pb2, embedding_pb2
 from loom.identity.v1 import access_pb2, directory_pb2, identity_pb2, secrets_pb2, sign_in_pb2
 from loom.insights.v1 import ledger_pb2, usage_pb2
 from loom.llm.v1 import llm_pb2
-from loom.memory.v1 import maintenance_pb2, memory_pb2, search_pb2
+from loom.memory.v1 import (
+    ask_pb2,
+    conflicts_pb2,
+    erasure_pb2,
+    exposures_pb2,
+    extraction_pb2,
+    knowledge_pb2,
+    maintenance_pb2,
+    memory_pb2,
+    replay_pb2,
+    search_pb2,
+    transfer_pb2,
+    workers_pb2,
+)
 from loom_common.comments import contract_comments
 
 CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     memory_pb2.DESCRIPTOR,
+    conflicts_pb2.DESCRIPTOR,
     search_pb2.DESCRIPTOR,
+    ask_pb2.DESCRIPTOR,
+    extraction_pb2.DESCRIPTOR,
+    knowledge_pb2.DESCRIPTOR,
+    workers_pb2.DESCRIPTOR,
+    exposures_pb2.DESCRIPTOR,
+    replay_pb2.DESCRIPTOR,
     maintenance_pb2.DESCRIPTOR,
+    transfer_pb2.DESCRIPTOR,
+    erasure_pb2.DESCRIPTOR,
     embedding_pb2.DESCRIPTOR,
     calibration_pb2.DESCRIPTOR,
     llm_pb2.DESCRIPTOR,
@@ -42,6 +65,7 @@ CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     secrets_pb2.DESCRIPTOR,
     sign_in_pb2.DESCRIPTOR,
     common_status_pb2.DESCRIPTOR,
+    common_erasure_pb2.DESCRIPTOR,
 )
 """Every file of the contract that declares a service."""
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-PIPELINE_ACTORS: Final = ("process:memory", "process:extraction-worker", "process:cli:*")
+PIPELINE_ACTORS: Final = ("process:memory", "process:extraction-worker", "process:conflict-resolver", "process:cli:*")
 """Actors that are no principals. One that ends in `:*` stands for all that begin like it."""
 
 _PRINCIPALS: Final = ("human:", "process:")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -26,10 +26,11 @@ from loom_common.interceptors.errors import ErrorInterceptor
 from loom_common.interceptors.ledger import LedgerInterceptor
 from loom_common.interceptors.limits import ConcurrencyInterceptor, RateLimitInterceptor
 from loom_common.interceptors.metrics import MetricsInterceptor
-from loom_common.interceptors.rpc import Chain, OpeningInterceptor
+from loom_common.interceptors.rpc import Chain, Handler
 from loom_common.interceptors.trace import TraceInterceptor
 from loom_common.interceptors.validation import ValidationInterceptor
 from loom_common.ledger import LedgerSink
+from loom_common.local_server import LocalServer, local_servers
 from loom_common.rates import RateLimiter
 from loom_common.reflection import add_reflection_to_server
 from loom_common.settings import CommonSettings
@@ -142,36 +143,39 @@ async def serving(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps)
     """
     health = health_aio.HealthServicer()
     status = _WholeStatus(spec.status, deps.identity_ready)
-    server = _build_server(spec, settings, deps, health, status)
+    chain, servers = _interceptors(spec, settings, deps), local_servers()
+    server = _build_server(spec, settings, chain, health, status)
     names = ["", *(service.full_name for service in spec.services)]
     for name in names:
         await health.set(name, _NOT_SERVING)
     running = await _bind(server, spec)
     await server.start()
+    local = _local_server(spec, settings, chain, status)
     _log.info("serving", service=spec.name, address=running.address)
     watch = asyncio.create_task(_watch_status(status, health, names, running), name=f"status-{spec.name}")
     try:
-        yield running
+        with servers.serving(running.address, local) if servers is not None else contextlib.nullcontext():
+            try:
+                yield running
+            finally:
+                watch.cancel()
+                await asyncio.wait([watch])
+                running.set_ready(False)
+                # Balancers look away first; then running calls end.
+                await health.enter_graceful_shutdown()
     finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-        running.set_ready(False)
-        # Balancers look away first; then running calls end.
-        await health.enter_graceful_shutdown()
-        await server.stop(settings.drain_s)
+        await asyncio.gather(server.stop(settings.drain_s), local.drain(settings.drain_s))
         _log.info("stopped", service=spec.name)
 
 
 def _build_server(
     spec: ServiceSpec,
     settings: CommonSettings,
-    deps: ServerDeps,
+    chain: Chain,
     health: health_aio.HealthServicer,
     status: StatusSource,
 ) -> grpc.aio.Server:
-    server = grpc.aio.server(
-        interceptors=[_interceptors(spec, settings, deps)], options=_options(settings.grpc_max_message_bytes)
-    )
+    server = grpc.aio.server(interceptors=[chain], options=_options(settings.grpc_max_message_bytes))
     for service in spec.services:
         service.add(service.servicer, server)
     status_pb2_grpc.add_StatusServiceServicer_to_server(StatusServicer(spec.name, status), server)
@@ -180,6 +184,31 @@ def _build_server(
     names = [service.full_name for service in spec.services]
     add_reflection_to_server(server, [*names, STATUS_SERVICE, HEALTH_SERVICE, CHANNELZ_SERVICE])
     return server
+
+
+def _local_server(spec: ServiceSpec, settings: CommonSettings, chain: Chain, status: StatusSource) -> LocalServer:
+    """Returns the same services behind the same interceptors, for calls that come from within the process."""
+    local = LocalServer(settings.grpc_max_message_bytes)
+    handlers: Any = _Handlers(local, chain)
+    for service in spec.services:
+        service.add(service.servicer, handlers)
+    status_pb2_grpc.add_StatusServiceServicer_to_server(StatusServicer(spec.name, status), handlers)
+    return local
+
+
+class _Handlers:
+    """Takes what generated code adds to a server of grpc's."""
+
+    def __init__(self, local: LocalServer, chain: Chain) -> None:
+        self._local, self._chain = local, chain
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Passes over what is added by method below."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
+        for name, handler in handlers.items():
+            method = f"/{service}/{name}"
+            self._local.add(method, self._chain.wrapped(method, handler))
 
 
 def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps) -> Chain:
@@ -192,7 +221,6 @@ def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps)
     }
     return Chain(
         [
-            OpeningInterceptor(),
             TraceInterceptor(),
             MetricsInterceptor(spec.name),
             AccessLogInterceptor(),

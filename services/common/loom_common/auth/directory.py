@@ -12,6 +12,7 @@ import grpc.aio
 from loom.identity.v1 import directory_pb2, directory_pb2_grpc, identity_pb2
 from loom_common.call import Call, bind, current
 from loom_common.clock import Clock, SystemClock
+from loom_common.write_policy import ANYTHING, Treatment, WritePolicy
 
 _KEPT_S: Final = 5.0
 _TIMEOUT_S: Final = 5.0
@@ -40,6 +41,7 @@ class NamespaceInfo:
         llm_cache: Whether models' answers over it may be kept; None where the settings say.
         daily_cost_cap_usd: Units: US dollars that its calls to models may cost in a day; None where the settings say.
         updated_at: When it was last changed, RFC 3339 UTC.
+        write_policy: What may be written to it.
     """
 
     org: str
@@ -57,6 +59,7 @@ class NamespaceInfo:
     llm_cache: bool | None = None
     daily_cost_cap_usd: float | None = None
     updated_at: str = ""
+    write_policy: WritePolicy = ANYTHING
 
 
 class Directory(Protocol):
@@ -207,6 +210,33 @@ def info_from_proto(info: identity_pb2.NamespaceInfo) -> NamespaceInfo:
         llm_cache=info.llm_cache if info.HasField("llm_cache") else None,
         daily_cost_cap_usd=info.daily_cost_cap_usd if info.HasField("daily_cost_cap_usd") else None,
         updated_at=info.updated_at,
+        write_policy=policy_from_proto(info.write_policy),
+    )
+
+
+def policy_from_proto(policy: identity_pb2.WritePolicy) -> WritePolicy:
+    """Returns the policy of a message; what it leaves out is the default."""
+    return WritePolicy(
+        blocked_words=tuple(policy.blocked_words),
+        blocked_patterns=tuple(policy.blocked_patterns),
+        personal=Treatment(policy.personal or Treatment.MARK),
+        secrets=Treatment(policy.secrets or Treatment.MARK),
+        duplicates=policy.duplicates if policy.HasField("duplicates") else True,
+        conflicts=policy.conflicts if policy.HasField("conflicts") else True,
+    )
+
+
+def policy_to_proto(policy: WritePolicy) -> identity_pb2.WritePolicy | None:
+    """Returns the message of a policy; None for the default."""
+    if policy == WritePolicy():
+        return None
+    return identity_pb2.WritePolicy(
+        blocked_words=policy.blocked_words,
+        blocked_patterns=policy.blocked_patterns,
+        personal=policy.personal.value,
+        secrets=policy.secrets.value,
+        duplicates=policy.duplicates,
+        conflicts=policy.conflicts,
     )
 
 

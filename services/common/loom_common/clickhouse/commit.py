@@ -12,6 +12,8 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from loom_common.clickhouse.errors import StatementFailed
 from loom_common.clickhouse.protocol import Table
@@ -67,7 +69,7 @@ class GroupCommit:
         self._check_width(rows)
         if self._closed:
             raise BackendUnavailable("The database is shutting down.")
-        waiting = _Waiting(rows, sum(map(_size_bytes, rows)), asyncio.get_running_loop().create_future())
+        waiting = _Waiting(rows, _rows_bytes(rows), asyncio.get_running_loop().create_future())
         # One call larger than the bounds is let in alone, or it could never be stored.
         if self._waiting and not self._has_room(waiting):
             raise Overloaded("Too many writes wait for the database; try again shortly.", retry_after_s=1.0)
@@ -138,9 +140,28 @@ class GroupCommit:
                     waiting.stored.set_result(None)
 
 
+# Source: chosen. Rows of one insert are alike; looking at each took an eighth of a bulk insert (measured 2026-11-30).
+_LOOKED_AT: Final = 64
+
+
+def _rows_bytes(rows: Sequence[Row]) -> int:
+    """Returns about how much memory rows take; of many, some are looked at."""
+    if len(rows) <= _LOOKED_AT:
+        return sum(map(_size_bytes, rows))
+    step = len(rows) // _LOOKED_AT
+    looked_at = rows[::step]
+    return sum(map(_size_bytes, looked_at)) * len(rows) // len(looked_at)
+
+
+_SINGLE: Final = frozenset({str, int, float, bool, bytes, datetime, type(None)})
+
+
 def _size_bytes(value: object) -> int:
     """Returns about how much memory a value takes; of a list of numbers, which are alike, the first is looked at."""
     size_bytes = sys.getsizeof(value)
+    # Nearly every value is one of these. Asking for what holds others took a tenth of a bulk insert (2026-11-30).
+    if type(value) in _SINGLE:
+        return size_bytes
     if isinstance(value, Mapping):
         return size_bytes + sum(_size_bytes(key) + _size_bytes(held) for key, held in value.items())
     if isinstance(value, list | tuple) and value:

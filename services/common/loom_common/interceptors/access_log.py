@@ -1,13 +1,11 @@
 """One line in the log for each RPC."""
 
-import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from loom_common.interceptors.rpc import OK_OUTCOME, Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import OK_OUTCOME, Proceed, Rpc, RpcInterceptor
 
 _NAME: Final = "loom.access"
 
@@ -19,11 +17,10 @@ _level = logging.getLogger(_NAME)
 class AccessLogInterceptor(RpcInterceptor):
     """Logs who called what, how it ended and how long it took; never what a message holds."""
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         try:
-            yield
+            return await proceed(rpc, request)
         finally:
             # A peer's calls are logged by the peer's own caller too; one line per request is enough at the usual level.
             quiet = rpc.outcome == OK_OUTCOME and rpc.call.peer_service is not None

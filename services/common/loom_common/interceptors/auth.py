@@ -1,8 +1,6 @@
 """Who calls, and whether they may: credentials from metadata, the scope from the request."""
 
-import contextlib
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -17,7 +15,7 @@ from loom_common.call import Scope
 from loom_common.clock import Clock, SystemClock
 from loom_common.errors import AuthInsufficient, InvalidArgument, MalformedRequest, Unauthenticated
 from loom_common.interceptors.errors import require_parsed
-from loom_common.interceptors.rpc import Rpc, RpcInterceptor, Unparsable
+from loom_common.interceptors.rpc import Proceed, Rpc, RpcInterceptor, Unparsable
 from loom_common.ops import OpRole, OpSpec
 
 # Balancers ask for health and people for the contract before they hold a token; neither tells of any tenant.
@@ -42,12 +40,11 @@ class AuthInterceptor(RpcInterceptor):
         self._directory = directory
         self._clock = clock or SystemClock()
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         if not rpc.method.startswith(_OPEN_PREFIXES):
             self._authenticate(rpc)
-        yield
+        return await proceed(rpc, request)
 
     async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
         """See `RpcInterceptor.on_request`."""

@@ -1,12 +1,11 @@
 """Ends calls that take longer than their caller, or the server, waits."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
+from typing import Any
 
 from loom_common.errors import DeadlineExceeded
-from loom_common.interceptors.rpc import Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import Proceed, Rpc, RpcInterceptor
 
 
 class DeadlineInterceptor(RpcInterceptor):
@@ -18,8 +17,7 @@ class DeadlineInterceptor(RpcInterceptor):
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         if rpc.op is not None and not rpc.op.response_streaming:
             longest = time.monotonic() + self._longest_s
@@ -28,7 +26,7 @@ class DeadlineInterceptor(RpcInterceptor):
         limit = asyncio.timeout(rpc.call.time_left_s())
         try:
             async with limit:
-                yield
+                return await proceed(rpc, request)
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -1,8 +1,7 @@
 """Answers every error in the one form that callers know."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from typing import Any, NoReturn
 
 import grpc.aio
 import structlog
@@ -18,7 +17,7 @@ from loom_common.errors import (
     status_metadata,
     to_status,
 )
-from loom_common.interceptors.rpc import Rpc, RpcInterceptor, Unparsable
+from loom_common.interceptors.rpc import Proceed, Rpc, RpcInterceptor, Unparsable
 from loom_common.usage import USAGE_KEY
 
 _log = structlog.get_logger(__name__)
@@ -32,11 +31,10 @@ class ErrorInterceptor(RpcInterceptor):
 
     contract_only = False
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         try:
-            yield
+            answer = await proceed(rpc, request)
         except grpc.aio.AbortError:
             rpc.outcome = rpc.status_code().name
             raise
@@ -49,15 +47,15 @@ class ErrorInterceptor(RpcInterceptor):
         except Exception:  # noqa: BLE001 - the top of a call: whatever it is, the caller gets an answer
             _log.exception("rpc_failed", op=rpc.call.op, request_id=rpc.call.request_id)
             await self._answer(rpc, InternalError())
-        else:
-            rpc.context.set_trailing_metadata(_trailing(rpc))
+        rpc.context.set_trailing_metadata(_trailing(rpc))
+        return answer
 
     async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
         """Refuses bytes that are no message where no later interceptor does: the services of gRPC's own."""
         if rpc.op is None:
             require_parsed(message)
 
-    async def _answer(self, rpc: Rpc, error: LoomError) -> None:
+    async def _answer(self, rpc: Rpc, error: LoomError) -> NoReturn:
         rpc.outcome = error.reason.value
         status = to_status(error, rpc.call.request_id)
         await rpc.context.abort(

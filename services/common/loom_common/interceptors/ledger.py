@@ -1,10 +1,9 @@
 """Records calls that came past the gateway."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from typing import Any
 
-from loom_common.interceptors.rpc import Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import Proceed, Rpc, RpcInterceptor
 from loom_common.ledger import LedgerEntry, LedgerSink, ledger_entry
 from loom_common.ops import OpSpec
 from loom_common.orphans import orphan_entry
@@ -22,12 +21,11 @@ class LedgerInterceptor(RpcInterceptor):
         self._sink = sink
         self._recorder = recorder
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         gone = False
         try:
-            yield
+            return await proceed(rpc, request)
         except asyncio.CancelledError:
             gone = True
             raise

@@ -1,12 +1,10 @@
 """How many calls a server runs at once, and how many one caller may make."""
 
-import contextlib
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from loom_common.auth.claims import Claims
 from loom_common.errors import Overloaded, RateLimited
-from loom_common.interceptors.rpc import Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import Proceed, Rpc, RpcInterceptor
 from loom_common.ops import OpRole
 from loom_common.rates import RateLimiter
 
@@ -31,8 +29,7 @@ class RateLimitInterceptor(RpcInterceptor):
         self._limiter = limiter
         self._org_times = org_times
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         op, claims = rpc.op, rpc.call.claims
         if op is not None and not op.internal and (claims is not None or op.role is OpRole.OPEN):
@@ -43,7 +40,7 @@ class RateLimitInterceptor(RpcInterceptor):
                     detail={"rate_class": op.rate_class},
                     retry_after_s=wait_s,
                 )
-        yield
+        return await proceed(rpc, request)
 
     def _counted_for(self, claims: Claims | None) -> dict[str, float]:
         if claims is None:
@@ -59,12 +56,10 @@ class ConcurrencyInterceptor(RpcInterceptor):
         self._max_calls = max_calls
         self._running = 0
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         if rpc.op is not None and rpc.op.response_streaming:
-            yield
-            return
+            return await proceed(rpc, request)
         if self._running >= self._max_calls:
             raise Overloaded(
                 "The service is at its limit of concurrent calls; send it again a little later.",
@@ -72,6 +67,6 @@ class ConcurrencyInterceptor(RpcInterceptor):
             )
         self._running += 1
         try:
-            yield
+            return await proceed(rpc, request)
         finally:
             self._running -= 1

@@ -1,10 +1,9 @@
 """Counts and durations of RPCs, by operation and outcome."""
 
-import contextlib
-from collections.abc import AsyncIterator
+from typing import Any
 
 from loom_common import telemetry
-from loom_common.interceptors.rpc import OK_OUTCOME, Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import OK_OUTCOME, Proceed, Rpc, RpcInterceptor
 
 
 class MetricsInterceptor(RpcInterceptor):
@@ -13,13 +12,12 @@ class MetricsInterceptor(RpcInterceptor):
     def __init__(self, service: str) -> None:
         self._service = service
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
         named = {"service": self._service, "op": rpc.call.op}
         telemetry.add("loom.rpc.server.active", 1, **named)
         try:
-            yield
+            return await proceed(rpc, request)
         finally:
             telemetry.add("loom.rpc.server.active", -1, **named)
             telemetry.observe("loom.rpc.server.duration", rpc.elapsed_ms() / 1000, **named, code=rpc.status_code().name)

@@ -1,7 +1,7 @@
 """One RPC on its way through the interceptors, and the shape that all of them share.
 
 gRPC knows four kinds of handlers and two styles of streaming. They are brought to one shape here, so that an
-interceptor is one async context manager around the call and, where it looks at messages, one function of them.
+interceptor is one coroutine around the call and, where it looks at messages, one function of them.
 """
 
 import contextlib
@@ -9,10 +9,9 @@ import inspect
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -29,6 +28,8 @@ from loom_common.ops import OpSpec, op_by_method
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Behavior: TypeAlias = Callable[[Any, "ServicerContext"], Awaitable[Any]]
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Proceed: TypeAlias = Callable[["Rpc", Any], Awaitable[Any]]
+"""The rest of a call, from one interceptor inwards: of its RPC and its request, or requests, it returns the answer."""
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
 OK_OUTCOME: Final = "ok"
@@ -85,47 +86,41 @@ class Unparsable:
     """
 
 
-_RPC: ContextVar[Rpc | None] = ContextVar("loom_rpc", default=None)
-
-
 class RpcInterceptor:
     """Stands around every RPC of a server, of all four kinds."""
 
     contract_only = True
     """Whether it stands around operations of the contract alone, and lets health, reflection and channelz pass."""
 
-    def around(self, rpc: Rpc) -> AbstractAsyncContextManager[None]:
-        """Returns what is entered before the rest of the call and left after it."""
-        return contextlib.nullcontext()
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
+        """Runs the rest of the call, which `proceed` is given the same two for, and returns its answer.
+
+        A coroutine and no context manager: entering and leaving one of those costs ten times as much, and every call
+        passes ten of these.
+        """
+        return await proceed(rpc, request)
 
     async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
         """Looks at one request message before the service does."""
 
-    def wrapped(self, method: str, handler: Handler) -> Handler:
-        """Returns the handler of a method with this around it."""
+    def wrapped(self, method: str, handler: Handler, proceed: Proceed) -> Proceed:
+        """Returns the rest of a method's calls with this around it."""
         if self.contract_only and op_by_method(method) is None:
-            return handler
-        inner = one_shape(handler)
-        sees_requests = type(self).on_request is not RpcInterceptor.on_request
+            return proceed
+        inner = self._seeing(handler, proceed) if _overrides(self, RpcInterceptor.on_request) else proceed
+        if not _overrides(self, RpcInterceptor.around):
+            return inner
+        return partial(self.around, proceed=inner)
 
-        async def behavior(request: Any, context: ServicerContext) -> Any:
-            rpc = self._rpc(method, context)
-            async with self.around(rpc):
-                if sees_requests and handler.request_streaming:
-                    request = self._checked(rpc, request)
-                elif sees_requests:
-                    await self.on_request(rpc, request)
-                response = await inner(request, context)
-                if isinstance(response, Message):
-                    rpc.response = response
-                return response
+    def _seeing(self, handler: Handler, proceed: Proceed) -> Proceed:
+        async def one(rpc: Rpc, request: Any) -> Any:
+            await self.on_request(rpc, request)
+            return await proceed(rpc, request)
 
-        return with_behavior(handler, behavior)
+        async def several(rpc: Rpc, requests: Any) -> Any:
+            return await proceed(rpc, self._checked(rpc, requests))
 
-    def _rpc(self, method: str, context: ServicerContext) -> Rpc:
-        rpc = _RPC.get()
-        assert rpc is not None, "OpeningInterceptor stands outside of all others"
-        return rpc
+        return several if handler.request_streaming else one
 
     async def _checked(
         self, rpc: Rpc, messages: AsyncIterator[Message | Unparsable]
@@ -135,42 +130,15 @@ class RpcInterceptor:
             yield message
 
 
-class OpeningInterceptor(RpcInterceptor):
-    """Stands outermost: makes the `Rpc` and the `Call`, and keeps bytes that do not parse from ending the call."""
-
-    contract_only = False
-
-    def wrapped(self, method: str, handler: Handler) -> Handler:
-        """See `RpcInterceptor.wrapped`."""
-        handler = super().wrapped(method, handler)
-        return with_deserializer(handler, _forgiving(handler.request_deserializer))
-
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
-        """See `RpcInterceptor.around`."""
-        token = _RPC.set(rpc)
-        try:
-            with bind(rpc.call):
-                yield
-        finally:
-            _RPC.reset(token)
-
-    async def on_request(self, rpc: Rpc, message: Message | Unparsable) -> None:
-        """See `RpcInterceptor.on_request`."""
-        if rpc.request is None and isinstance(message, Message):
-            rpc.request = message
-
-    def _rpc(self, method: str, context: ServicerContext) -> Rpc:
-        op = op_by_method(method)
-        left_s = context.time_remaining()
-        call = Call(op=op.name if op else "", deadline=None if left_s is None else time.monotonic() + left_s)
-        rpc = Rpc(method, op, call, context, _texts(context))
-        call.request_id = _request_id(rpc)
-        return rpc
+def _overrides(interceptor: RpcInterceptor, method: Callable[..., Any]) -> bool:
+    return getattr(type(interceptor), method.__name__) is not method
 
 
 class Chain(grpc.aio.ServerInterceptor):
-    """What gRPC is given: all interceptors as one, put around each handler once and not again at each call."""
+    """What gRPC is given: all interceptors as one, put around each handler once and not again at each call.
+
+    It makes the `Rpc` and the `Call`, and keeps bytes that do not parse from ending the call.
+    """
 
     def __init__(self, interceptors: Sequence[RpcInterceptor]) -> None:
         """Takes what stands around each call, outermost first."""
@@ -187,11 +155,50 @@ class Chain(grpc.aio.ServerInterceptor):
         method = _text(handler_call_details.method)
         bare, wrapped = self._wrapped.get(method, (None, handler))
         if bare is not handler:
-            wrapped = handler
-            for interceptor in reversed(self._interceptors):
-                wrapped = interceptor.wrapped(method, wrapped)
+            wrapped = self.wrapped(method, handler)
             self._wrapped[method] = handler, wrapped
         return wrapped
+
+    def wrapped(self, method: str, handler: Handler) -> Handler:
+        """Returns the handler of a method with all of them around it."""
+        inner, op = one_shape(handler), op_by_method(method)
+
+        async def serve(rpc: Rpc, request: Any) -> Any:
+            response = await inner(request, rpc.context)
+            if isinstance(response, Message):
+                rpc.response = response
+            return response
+
+        proceed: Proceed = serve
+        for interceptor in reversed(self._interceptors):
+            proceed = interceptor.wrapped(method, handler, proceed)
+
+        async def behavior(request: Any, context: ServicerContext) -> Any:
+            rpc = _opened(method, op, context)
+            if handler.request_streaming:
+                request = _noting_first(rpc, request)
+            elif isinstance(request, Message):
+                rpc.request = request
+            with bind(rpc.call):
+                return await proceed(rpc, request)
+
+        wrapped = with_behavior(handler, behavior)
+        return with_deserializer(wrapped, _forgiving(handler.request_deserializer))
+
+
+def _opened(method: str, op: OpSpec | None, context: ServicerContext) -> Rpc:
+    left_s = context.time_remaining()
+    call = Call(op=op.name if op else "", deadline=None if left_s is None else time.monotonic() + left_s)
+    rpc = Rpc(method, op, call, context, _texts(context))
+    call.request_id = _request_id(rpc)
+    return rpc
+
+
+async def _noting_first(rpc: Rpc, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for message in messages:
+        if rpc.request is None and isinstance(message, Message):
+            rpc.request = message
+        yield message
 
 
 def _texts(context: ServicerContext) -> dict[str, str]:

@@ -4,14 +4,12 @@ OpenTelemetry's own instrumentation of gRPC drives every streaming handler as a 
 write for themselves (gRPC's own health service does) and leaves spans open when a caller goes away.
 """
 
-import contextlib
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import attach, detach
+from opentelemetry import trace
 
-from loom_common.interceptors.rpc import OK_OUTCOME, Rpc, RpcInterceptor
+from loom_common.interceptors.rpc import OK_OUTCOME, Proceed, Rpc, RpcInterceptor
+from loom_common.telemetry.spans import ServerSpan
 
 # Failures of the service; what the caller did wrong leaves the span's status unset, as the conventions for servers say.
 _FAULTS: Final = frozenset({2, 4, 12, 13, 14, 15})
@@ -24,10 +22,8 @@ class TraceInterceptor(RpcInterceptor):
         """Takes a tracer. Default: the process's own."""
         self._tracer = tracer or trace.get_tracer("loom_common")
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         """See `RpcInterceptor.around`."""
-        token = attach(propagate.extract(rpc.headers))
         service, _, name = rpc.method[1:].rpartition("/")
         attributes = {
             "rpc.system": "grpc",
@@ -36,20 +32,12 @@ class TraceInterceptor(RpcInterceptor):
             "loom.op": rpc.call.op,
             "loom.request_id": rpc.call.request_id,
         }
-        try:
-            with self._tracer.start_as_current_span(
-                rpc.method[1:],
-                kind=trace.SpanKind.SERVER,
-                attributes=attributes,
-                record_exception=False,
-                set_status_on_exception=False,
-            ) as span:
-                try:
-                    yield
-                finally:
+        with ServerSpan(self._tracer, rpc.method[1:], rpc.headers, attributes) as span:
+            try:
+                return await proceed(rpc, request)
+            finally:
+                if span.is_recording():
                     _close(span, rpc)
-        finally:
-            detach(token)
 
 
 def _close(span: trace.Span, rpc: Rpc) -> None:

@@ -4,7 +4,8 @@ Instruments belong to OpenTelemetry's global meter provider, which does nothing 
 """
 
 import functools
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -80,6 +81,15 @@ _ROWS: Final = (
         "fallback",
     ),
     _metric("loom.embedding.texts", Kind.COUNTER, "{text}", "Stored texts embedded.", "model", "outcome"),
+    _metric("loom.memory.tier.bytes", Kind.UP_DOWN, "By", "Memory that the namespaces held for searches take."),
+    _metric("loom.memory.tier.namespaces", Kind.UP_DOWN, "{namespace}", "Namespaces held for searches."),
+    _metric(
+        "loom.memory.records.lost",
+        Kind.COUNTER,
+        "{row}",
+        "Records of reads that could not be stored, such as exposures.",
+        "records",
+    ),
     _metric("loom.cache.lookups", Kind.COUNTER, "{lookup}", "Lookups in a cache, by outcome.", "cache", "outcome"),
     _metric("loom.cache.writes", Kind.COUNTER, "{entry}", "Entries of a shared cache, by outcome.", "cache", "outcome"),
 )
@@ -101,7 +111,7 @@ def add(name: str, amount: float = 1, **attributes: str) -> None:
     if metric.kind is Kind.COUNTER:
         _counter(name).add(amount, attributes)
     else:
-        _up_down(name).add(amount, attributes)
+        _level(name).add(amount, attributes)
 
 
 def observe(name: str, value: float, **attributes: str) -> None:
@@ -137,7 +147,7 @@ def metrics_markdown() -> str:
 
 def _checked(name: str, attributes: Mapping[str, str]) -> Metric:
     metric = METRICS[name]
-    if attributes.keys() - metric.attributes:
+    if not attributes.keys() <= metric.attributes:
         raise ValueError(f"{name} has no attribute {sorted(attributes.keys() - metric.attributes)}")
     return metric
 
@@ -150,9 +160,27 @@ def _counter(name: str) -> metrics.Counter:
 
 
 @functools.cache
-def _up_down(name: str) -> metrics.UpDownCounter:
-    row = METRICS[name]
-    return metrics.get_meter(METER).create_up_down_counter(name, row.unit, row.description)
+def _level(name: str) -> "_Level":
+    return _Level(METRICS[name])
+
+
+class _Level:
+    """An up-and-down counter that is asked for its values: each call changes one twice, and few are ever read."""
+
+    def __init__(self, row: Metric) -> None:
+        self._values: dict[tuple[tuple[str, str], ...], float] = {}
+        self._lock = threading.Lock()
+        metrics.get_meter(METER).create_observable_up_down_counter(row.name, [self._read], row.unit, row.description)
+
+    def add(self, amount: float, attributes: Mapping[str, str]) -> None:
+        key = tuple(attributes.items())
+        with self._lock:
+            self._values[key] = self._values.get(key, 0) + amount
+
+    def _read(self, _options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        with self._lock:
+            held = list(self._values.items())
+        return [metrics.Observation(value, dict(key)) for key, value in held]
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from opentelemetry import metrics, trace
 from opentelemetry._logs import set_logger_provider
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -62,12 +62,16 @@ class Telemetry:
             otlp.export_spans(self.tracer_provider, otlp_endpoint)
             self.logger_provider = otlp.logger_provider(resource, otlp_endpoint)
             self._handler = OtlpLogHandler(self.logger_provider)
-        self.meter_provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        self.meter_provider = MeterProvider(
+            readers, resource=resource, shutdown_on_exit=False, exemplar_filter=AlwaysOffExemplarFilter()
+        )
 
     def install(self) -> None:
         """Makes them the process's own, once: what records spans, metrics and lines finds them from now on."""
         _installed.append(self)
-        trace.set_tracer_provider(self.tracer_provider)
+        if self.logger_provider is not None:
+            # Without a collector nobody reads spans; those of OpenTelemetry's default only pass a caller's trace on.
+            trace.set_tracer_provider(self.tracer_provider)
         metrics.set_meter_provider(self.meter_provider)
         if self.logger_provider is not None and self._handler is not None:
             set_logger_provider(self.logger_provider)
