@@ -108,6 +108,13 @@ class GatewaySettings(IdentitySettings):
         le=60,
         description="Longest such wait, in seconds; after it a call is answered OVERLOADED.",
     )
+    http_max_import_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        alias="LOOM_HTTP_MAX_IMPORT_BYTES",
+        ge=1024,
+        le=1 << 30,
+        description="Largest body of an import over HTTP, in bytes. It is read and stored as it comes, not held whole.",
+    )
     http_max_streams: int = Field(
         default=256,
         alias="LOOM_HTTP_MAX_STREAMS",

@@ -15,6 +15,7 @@ from loom_common.channel import open_channel
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import SystemClock
 from loom_common.conditional_writes import Claims as ConditionalWrites
+from loom_common.erasure import erasure_service
 from loom_common.errors import InvalidArgument, LoomError
 from loom_common.ledger import GrpcLedgerSink
 from loom_common.migrations import migrate
@@ -34,6 +35,7 @@ from loom_gateway.http.health import HealthReader
 from loom_gateway.http.origins import PublicAddress, is_loopback
 from loom_gateway.identity.domain.trusts import check_jwks_url
 from loom_gateway.identity.service import Identity, open_identity
+from loom_gateway.identity.store.census import CENSUS
 from loom_gateway.listener import serving_http
 from loom_gateway.oauth.routes import OAuth, OAuthDeps
 from loom_gateway.oauth.spent import StoredSpent
@@ -190,6 +192,7 @@ def _app(
             loopback=settings.listen.startswith("unix:") or is_loopback(settings.listen.rpartition(":")[0]),
             toolset=settings.mcp_toolset,
             max_body_bytes=settings.http_max_body_bytes,
+            max_import_bytes=settings.http_max_import_bytes,
             allowed_hosts=split_list(settings.http_allowed_hosts),
             allowed_origins=split_list(settings.http_allowed_origins),
         )
@@ -237,7 +240,7 @@ def _spec(settings: GatewaySettings, ch: ClickHouse, identity: Identity) -> Serv
     return ServiceSpec(
         ServiceName.IDENTITY.value,
         settings.identity_listen,
-        identity.services,
+        (*identity.services, erasure_service(ch, CENSUS)),
         IdentityStatus(ch),
     )
 

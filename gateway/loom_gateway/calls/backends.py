@@ -1,6 +1,6 @@
 """The services behind the gateway, by the name that owns an operation."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Protocol
 
 import grpc.aio
@@ -30,7 +30,12 @@ class Backends(Protocol):
         ...
 
     def stream(
-        self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]
+        self,
+        spec: OpSpec,
+        request: Message,
+        call: Call,
+        headers: Mapping[str, str],
+        more: AsyncIterator[Message] | None = None,
     ) -> AsyncGenerator[Message, None]:
         """Yields the messages that the owning service answers with; closing it ends the call there too.
 
@@ -39,6 +44,7 @@ class Backends(Protocol):
             request: Its request.
             call: The running call: its deadline, token and attribution go along.
             headers: Further metadata.
+            more: Messages behind the request, of an operation that takes several.
 
         Raises:
             LoomError: As `invoke`, before the first message or after any.
@@ -72,15 +78,28 @@ class GrpcBackends:
             raise from_rpc_error(error) from error
 
     async def stream(
-        self, spec: OpSpec, request: Message, call: Call, headers: Mapping[str, str]
+        self,
+        spec: OpSpec,
+        request: Message,
+        call: Call,
+        headers: Mapping[str, str],
+        more: AsyncIterator[Message] | None = None,
     ) -> AsyncGenerator[Message, None]:
         """See `Backends.stream`."""
-        method: grpc.aio.UnaryStreamMultiCallable[Message, Message] = self._channel(spec).unary_stream(
-            spec.method,
-            request_serializer=message_factory.GetMessageClass(spec.request).SerializeToString,
-            response_deserializer=message_factory.GetMessageClass(spec.response).FromString,
-        )
-        answer = method(request, timeout=call.time_left_s(), metadata=tuple(headers.items()))
+        channel, metadata = self._channel(spec), tuple(headers.items())
+        to_bytes = message_factory.GetMessageClass(spec.request).SerializeToString
+        from_bytes = message_factory.GetMessageClass(spec.response).FromString
+        answer: grpc.aio.UnaryStreamCall[Message, Message] | grpc.aio.StreamStreamCall[Message, Message]
+        if spec.request_streaming:
+            several: grpc.aio.StreamStreamMultiCallable[Message, Message] = channel.stream_stream(
+                spec.method, request_serializer=to_bytes, response_deserializer=from_bytes
+            )
+            answer = several(_all(request, more), timeout=call.time_left_s(), metadata=metadata)
+        else:
+            single: grpc.aio.UnaryStreamMultiCallable[Message, Message] = channel.unary_stream(
+                spec.method, request_serializer=to_bytes, response_deserializer=from_bytes
+            )
+            answer = single(request, timeout=call.time_left_s(), metadata=metadata)
         try:
             async for message in answer:
                 yield message
@@ -103,6 +122,13 @@ class GrpcBackends:
         if channel is None:
             raise _not_served(spec)
         return channel
+
+
+async def _all(first: Message, more: AsyncIterator[Message] | None) -> AsyncIterator[Message]:
+    yield first
+    if more is not None:
+        async for message in more:
+            yield message
 
 
 def _not_served(spec: OpSpec) -> LoomError:

@@ -28,6 +28,7 @@ SINGLE_HEADERS: Final = (*CALLER_HEADERS, "content-encoding", "content-type")
 """Headers that may stand once; of two, a proxy before the gateway may have checked the other one."""
 _TIMEOUT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _TRACE_HEADERS: Final = ("traceparent", "tracestate")
+_READ: Final = frozenset((*CALLER_HEADERS, *_TRACE_HEADERS))
 
 
 class Transport(StrEnum):
@@ -94,16 +95,18 @@ def caller_of(headers: Mapping[str, str], transport: Transport, request_id: str)
 
     The code scope counts on MCP alone: over HTTP a caller names its namespaces itself.
     """
-    kept = {name: headers[name].strip() for name in _LIMITS if headers.get(name, "").strip()}
+    # Once over all: a look into Starlette's headers goes over them again each time. Of two equal ones the first counts.
+    found = {name: value for name, value in reversed(list(headers.items())) if name in _READ}
+    kept = {name: value for name in _LIMITS if (value := found.get(name, "").strip())}
     if transport is Transport.HTTP:
         kept.pop(CODE_SCOPE_HEADER, None)
     return Caller(
         transport=transport,
         request_id=request_id,
-        authorization=headers.get("authorization"),
+        authorization=found.get("authorization"),
         headers=kept,
-        trace={name: headers[name] for name in _TRACE_HEADERS if name in headers},
-        timeout_ms=headers[TIMEOUT_HEADER].strip() if TIMEOUT_HEADER in headers else None,
+        trace={name: found[name] for name in _TRACE_HEADERS if name in found},
+        timeout_ms=found[TIMEOUT_HEADER].strip() if TIMEOUT_HEADER in found else None,
     )
 
 

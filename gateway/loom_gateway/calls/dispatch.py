@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import structlog
 from google.protobuf.message import Message
-from opentelemetry import propagate, trace
+from opentelemetry import trace
 
 from loom_common.attribution import Attribution, Kind
 from loom_common.auth.claims import NO_NAMESPACE, Claims
@@ -20,6 +21,7 @@ from loom_common.clock import Clock, SystemClock
 from loom_common.errors import DeadlineExceeded, InternalError, LoomError, Reason, UnknownOp
 from loom_common.ledger import LedgerSink, ledger_entry
 from loom_common.ops import OpRole, OpSpec
+from loom_common.telemetry.spans import ServerSpan
 from loom_gateway.calls.admission import Admission
 from loom_gateway.calls.backends import Backends
 from loom_gateway.calls.caller import IDEMPOTENCY_HEADER, NAMESPACE_HEADER, RUN_ID_HEADER, Caller
@@ -57,6 +59,8 @@ _REFUSALS: Final = frozenset(
 _NOT_ADMITTED: Final = frozenset({Reason.AUTH_INSUFFICIENT, Reason.NOT_FOUND})
 
 _log = structlog.get_logger("loom.access")
+# Asked first: where no line per call is written, the facts for one need not be gathered.
+_level = logging.getLogger("loom.access")
 _tracer = trace.get_tracer("loom_gateway")
 
 
@@ -126,42 +130,40 @@ class Dispatcher:
         """
         passage = self._passage(op, caller, time.monotonic() + self._deadline_s)
         room = self._admission.room(op.spec)
-        with bind(passage.call):
-            async with self._accounted(passage):
-                request, headers = await self._prepared(passage, read)
-                await room.enter(passage.call.time_left_s())
-                try:
-                    passage.handled = True
-                    passage.response = response = await self._backends.invoke(
-                        passage.spec, request, passage.call, headers
-                    )
-                finally:
-                    room.leave()
-                return response
+        with bind(passage.call), self._accounted(passage):
+            request, headers = await self._prepared(passage, read)
+            await room.enter(passage.call.time_left_s())
+            try:
+                passage.handled = True
+                passage.response = response = await self._backends.invoke(passage.spec, request, passage.call, headers)
+            finally:
+                room.leave()
+            return response
 
     @contextlib.asynccontextmanager
-    async def stream(self, op: PublicOp, caller: Caller, read: ReadRequest) -> AsyncIterator[AsyncIterator[Message]]:
+    async def stream(
+        self, op: PublicOp, caller: Caller, read: ReadRequest, more: AsyncIterator[Message] | None = None
+    ) -> AsyncIterator[AsyncIterator[Message]]:
         """Yields the messages of an operation that answers several, as they come.
 
         The call ends with the block, however many messages were taken by then, and is recorded once. It has no
-        deadline but its caller's own.
+        deadline but its caller's own. `more` are the messages behind the first, of one that takes several.
 
         Raises:
             LoomError: Why it is not answered, or why it ended early.
         """
         passage = self._passage(op, caller, None)
         room = self._admission.room(op.spec)
-        with bind(passage.call):
-            async with self._accounted(passage):
-                request, headers = await self._prepared(passage, read)
-                await room.enter(passage.call.time_left_s())
-                try:
-                    passage.handled = True
-                    messages = self._backends.stream(passage.spec, request, passage.call, headers)
-                    async with contextlib.aclosing(messages):
-                        yield messages
-                finally:
-                    room.leave()
+        with bind(passage.call), self._accounted(passage):
+            request, headers = await self._prepared(passage, read)
+            await room.enter(passage.call.time_left_s())
+            try:
+                passage.handled = True
+                messages = self._backends.stream(passage.spec, request, passage.call, headers, more)
+                async with contextlib.aclosing(messages):
+                    yield messages
+            finally:
+                room.leave()
 
     def refuse_unknown(self, name: str, caller: Caller) -> LoomError:
         """Records a call of an operation that does not exist, and returns its error.
@@ -212,17 +214,11 @@ class Dispatcher:
             call.attribution = _attribution(passage.spec, call.claims, call, named_user(request))
         return request, headers
 
-    @contextlib.asynccontextmanager
-    async def _accounted(self, passage: _Passage) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _accounted(self, passage: _Passage) -> Iterator[None]:
         """Traces and records what happens inside, and lets nothing but a `LoomError` or a cancellation out."""
-        with _tracer.start_as_current_span(
-            passage.spec.name,
-            context=propagate.extract(passage.caller.trace),
-            kind=trace.SpanKind.SERVER,
-            attributes={"loom.op": passage.spec.name, "loom.request_id": passage.call.request_id},
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        attributes = {"loom.op": passage.spec.name, "loom.request_id": passage.call.request_id}
+        with ServerSpan(_tracer, passage.spec.name, passage.caller.trace, attributes) as span:
             try:
                 yield
             except LoomError as error:
@@ -246,17 +242,18 @@ class Dispatcher:
 
     def _record(self, passage: _Passage) -> None:
         call, latency_ms = passage.call, passage.elapsed_ms()
-        _log.info(
-            "call",
-            op=call.op,
-            transport=call.transport,
-            outcome=passage.outcome,
-            latency_ms=round(latency_ms, 2),
-            request_id=call.request_id,
-            subject=call.claims.sub if call.claims else None,
-            org=call.scope.org if call.scope else None,
-            namespace=call.scope.namespace if call.scope else None,
-        )
+        if _level.isEnabledFor(logging.INFO):
+            _log.info(
+                "call",
+                op=call.op,
+                transport=call.transport,
+                outcome=passage.outcome,
+                latency_ms=round(latency_ms, 2),
+                request_id=call.request_id,
+                subject=call.claims.sub if call.claims else None,
+                org=call.scope.org if call.scope else None,
+                namespace=call.scope.namespace if call.scope else None,
+            )
         self._ledger.record(
             ledger_entry(
                 passage.spec,

@@ -9,6 +9,9 @@ from loom_gateway.contract.requests import RequestReader
 
 _EVERY_SERVICE = "common"
 
+LINES = "lines"
+"""Field of messages that carry records as lines of text, which no transport reads."""
+
 
 @dataclass(frozen=True)
 class PublicOp:
@@ -21,6 +24,16 @@ class PublicOp:
         """Its name, which is its route."""
         return self.spec.name
 
+    @property
+    def takes_lines(self) -> bool:
+        """Whether its requests are lines."""
+        return self.spec.request_streaming
+
+    @property
+    def sends_lines(self) -> bool:
+        """Whether its answers are lines."""
+        return LINES in self.spec.response.fields_by_name
+
     @cached_property
     def reader(self) -> RequestReader:
         """Reads its requests as HTTP callers write them."""
@@ -31,7 +44,8 @@ class Catalogue(Mapping[str, PublicOp]):
     """Public operations by name, in the order of the contract.
 
     Left out are operations for services alone and what every service answers about itself. Those that answer several
-    messages stand apart: no tool call can carry them. Those that take several are for gRPC alone.
+    messages stand apart: no tool call can carry them. Those that take several are for gRPC alone, but for lines of
+    records.
     """
 
     def __init__(self, specs: Mapping[str, OpSpec] | None = None) -> None:
@@ -52,4 +66,5 @@ class Catalogue(Mapping[str, PublicOp]):
 
 
 def _is_offered(spec: OpSpec) -> bool:
-    return not spec.internal and spec.owner != _EVERY_SERVICE and not spec.request_streaming
+    is_carried = not spec.request_streaming or LINES in spec.request.fields_by_name
+    return not spec.internal and spec.owner != _EVERY_SERVICE and is_carried

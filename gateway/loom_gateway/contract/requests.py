@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from google.protobuf import json_format, message_factory
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from pydantic import JsonValue
 
 from loom_common.errors import FieldViolation, InvalidArgument, MalformedRequest
 from loom_common.interceptors.validation import check_message
-from loom_gateway.contract.rules import INT32_MAX, INT32_MIN
+from loom_gateway.contract.rules import INT32_MAX, INT32_MIN, WHOLE_TYPES
 from loom_gateway.contract.schema import Schema, request_schema
 from loom_gateway.contract.strict_json import half_surrogates, joined
 
@@ -28,6 +28,11 @@ _TYPE_WORDS: Final = {
     "integer": "a whole number",
     "array": "a list",
     "object": "an object",
+}
+_PLAIN_KINDS: Final[Mapping[int, type]] = {
+    FieldDescriptor.TYPE_STRING: str,
+    FieldDescriptor.TYPE_BOOL: bool,
+    **dict.fromkeys(WHOLE_TYPES, int),
 }
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MAX_NAMED: Final = 20
@@ -54,6 +59,15 @@ class RequestReader:
         self._schema = request_schema(request, hidden=hidden, described=False)
         self._make: Callable[[], Message] = message_factory.GetMessageClass(request)
         self._forced = dict(forced or {})
+        self._plain_kinds = {
+            field.name: _PLAIN_KINDS[field.type]
+            for field in request.fields
+            if field.type in _PLAIN_KINDS
+            and not field.is_repeated
+            and field.name not in hidden
+            # Of those of which only one may be there, the whole way refuses two.
+            and (field.containing_oneof is None or len(field.containing_oneof.fields) == 1)
+        }
         self._passed_over = frozenset(dropped) | self._forced.keys()
 
     def read(self, arguments: Mapping[str, JsonValue]) -> Message:
@@ -63,16 +77,41 @@ class RequestReader:
             MalformedRequest: A field is unknown or has the wrong type; `fields` names each.
             InvalidArgument: A field breaks its rule; `fields` names each.
         """
-        held = {name: value for name, value in arguments.items() if name not in self._passed_over} | self._forced
+        held = arguments
+        if self._passed_over:
+            held = {name: value for name, value in arguments.items() if name not in self._passed_over} | self._forced
+        message = self._plain(held)
+        if message is None:
+            message = self._whole(dict(held))
+        check_message(message)
+        return message
+
+    def _plain(self, arguments: Mapping[str, JsonValue]) -> Message | None:
+        """Returns the request of arguments that are texts, flags and whole numbers alone, which most are.
+
+        Where it returns None the whole way decides, which takes several times as long.
+        """
+        message = self._make()
+        for name, value in arguments.items():
+            kind = self._plain_kinds.get(name)
+            # Characters beyond ASCII may be halves of pairs; numbers that are 1.0 and the like stand for whole ones.
+            if (
+                type(value) is not kind
+                or (kind is str and not value.isascii())  # type: ignore[union-attr]  # it is text
+                or (kind is int and not INT32_MIN <= value <= INT32_MAX)  # type: ignore[operator]  # it is a number
+            ):
+                return None
+            setattr(message, name, value)
+        return message
+
+    def _whole(self, held: dict[str, JsonValue]) -> Message:
         form = list(_form_problems(held, self._schema, ""))
         if form:
             raise MalformedRequest(_sentence(form), fields=form[:_MAX_NAMED])
         unfit = half_surrogates(held) + list(_range_problems(held, self._schema, ""))
         if unfit:
             raise InvalidArgument(_sentence(unfit), fields=unfit[:_MAX_NAMED])
-        message = self._parsed(held)
-        check_message(message)
-        return message
+        return self._parsed(held)
 
     def _parsed(self, arguments: dict[str, JsonValue]) -> Message:
         message = self._make()

@@ -104,7 +104,5 @@ def _value(
     if field.type not in _TYPE_NAMES:
         # A 64-bit number would be text in JSON, and an enum has no text of its own in this API.
         raise UnshowableMessage(f"{field.full_name} has a type that JSON cannot show as it is")
-    schema: Schema = {"type": _TYPE_NAMES[field.type], **keywords}
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        schema["contentEncoding"] = "base64"
-    return schema
+    # Bytes are base64, which their comments say: no keyword for it is one that every client of MCP takes.
+    return {"type": _TYPE_NAMES[field.type], **keywords}

@@ -111,7 +111,7 @@ def _is_encodable(text: str) -> bool:
 
 def _loads(text: str) -> JsonValue:
     try:
-        value: JsonValue = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise MalformedRequest(
             f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
@@ -143,3 +143,7 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise MalformedRequest("The body holds a number that is too large.")
     return number
+
+
+# Made once: `json.loads` makes one for each text that is not read its default way.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)

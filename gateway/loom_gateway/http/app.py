@@ -25,6 +25,7 @@ from loom_gateway.http.body import MAX_BODY_BYTES
 from loom_gateway.http.coding import CompressedAnswers
 from loom_gateway.http.edge import REQUEST_ID_STATE, Edge, Refused
 from loom_gateway.http.health import HealthReader
+from loom_gateway.http.lines import MAX_IMPORT_BYTES
 from loom_gateway.http.operations import OperationRoutes
 from loom_gateway.http.origins import OriginPolicy, PublicAddress
 from loom_gateway.mcp.endpoint import TOOLSET_PARAMETER, McpEndpoint
@@ -56,6 +57,7 @@ class AppDeps:
     toolset: Toolset = Toolset.DEFAULT
     """Tools that MCP shows to a client that asks for no other set."""
     max_body_bytes: int = MAX_BODY_BYTES
+    max_import_bytes: int = MAX_IMPORT_BYTES
     allowed_hosts: tuple[str, ...] = ()
     """Names that it answers to beside its public one and the machine's own."""
     allowed_origins: tuple[str, ...] = ()
@@ -79,8 +81,6 @@ def build_app(deps: AppDeps) -> Starlette:
         max_body_bytes=deps.max_body_bytes,
         challenge=deps.oauth.challenge if deps.oauth is not None else None,
     )
-    operations = OperationRoutes(deps.dispatcher, deps.catalogue, max_body_bytes=deps.max_body_bytes)
-    pages = _Pages(deps)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -88,34 +88,8 @@ def build_app(deps: AppDeps) -> Starlette:
             yield
 
     app = Starlette(
-        routes=[
-            *deps.routes,
-            Route("/v1/health", pages.health, methods=["GET"]),
-            Route("/v1/health/live", pages.live, methods=["GET"]),
-            Route("/v1/health/ready", pages.ready, methods=["GET"]),
-            Route("/v1/{op}", operations, methods=["POST"]),
-            Route(MCP_PATH, mcp),
-            Route(f"{MCP_PATH}/{{{TOOLSET_PARAMETER}}}", mcp),
-            *(deps.oauth.routes if deps.oauth is not None else ()),
-            Route("/openapi.json", pages.openapi, methods=["GET"]),
-            Route("/docs", pages.docs, methods=["GET"]),
-            Mount("/static", StaticFiles(directory=_STATIC)),
-            Route("/metrics", pages.metrics, methods=["GET"]),
-            Route("/", pages.root, methods=["GET"]),
-        ],
-        middleware=[
-            Middleware(
-                Edge,
-                policy=OriginPolicy(
-                    deps.public, loopback=deps.loopback, hosts=deps.allowed_hosts, origins=deps.allowed_origins
-                ),
-                prefix=deps.public.prefix,
-                origin_checked=(MCP_PATH,),
-                refused=_recorded(deps.dispatcher),
-            ),
-            Middleware(CompressedAnswers),
-            *deps.layers,
-        ],
+        routes=_routes(deps, mcp),
+        middleware=[_edge(deps), Middleware(CompressedAnswers), *deps.layers],
         exception_handlers={404: _not_found, 405: _wrong_method},
         lifespan=lifespan,
     )
@@ -123,6 +97,41 @@ def build_app(deps: AppDeps) -> Starlette:
     # lose the prefix of a proxy.
     app.router.redirect_slashes = False
     return app
+
+
+def _routes(deps: AppDeps, mcp: McpEndpoint) -> list[BaseRoute]:
+    pages = _Pages(deps)
+    return [
+        # First, because nearly all that comes is for it, and each route before it would be looked at.
+        Route(
+            "/v1/{op}",
+            OperationRoutes(deps.dispatcher, deps.catalogue, max_body_bytes=deps.max_body_bytes),
+            methods=["POST"],
+        ),
+        *deps.routes,
+        Route("/v1/health", pages.health, methods=["GET"]),
+        Route("/v1/health/live", pages.live, methods=["GET"]),
+        Route("/v1/health/ready", pages.ready, methods=["GET"]),
+        Route(MCP_PATH, mcp),
+        Route(f"{MCP_PATH}/{{{TOOLSET_PARAMETER}}}", mcp),
+        *(deps.oauth.routes if deps.oauth is not None else ()),
+        Route("/openapi.json", pages.openapi, methods=["GET"]),
+        Route("/docs", pages.docs, methods=["GET"]),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+        Route("/metrics", pages.metrics, methods=["GET"]),
+        Route("/", pages.root, methods=["GET"]),
+    ]
+
+
+def _edge(deps: AppDeps) -> Middleware:
+    policy = OriginPolicy(deps.public, loopback=deps.loopback, hosts=deps.allowed_hosts, origins=deps.allowed_origins)
+    return Middleware(
+        Edge,
+        policy=policy,
+        prefix=deps.public.prefix,
+        origin_checked=(MCP_PATH,),
+        refused=_recorded(deps.dispatcher),
+    )
 
 
 def _recorded(dispatcher: Dispatcher) -> Refused:

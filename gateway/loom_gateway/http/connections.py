@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from loom_gateway.contract.answers import encode
+from loom_gateway.http.departures import DEPARTURE_STATE, Departure
 
 
 def _whole_answer(status: str, code: str, message: str, *headers: str) -> bytes:
@@ -106,6 +107,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
+            departure: Departure = self._running.scope["state"][DEPARTURE_STATE]
+            departure.tell()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -170,6 +173,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # Any: as ASGI types applications
         self._running = cycle
+        cycle.scope["state"][DEPARTURE_STATE] = Departure(self.flow.resume_reading)
         self._request_count += 1
         if self._request_count >= self.bounds.max_requests:
             # The application finds the header, and the client is told by the answer.

@@ -16,7 +16,9 @@ from loom_gateway.contract.catalogue import Catalogue, PublicOp
 from loom_gateway.contract.strict_json import parse_json_object
 from loom_gateway.http.answers import error_response, json_response
 from loom_gateway.http.body import read_json_body
+from loom_gateway.http.departures import departure_of
 from loom_gateway.http.edge import REQUEST_ID_STATE, ROUTE_STATE
+from loom_gateway.http.lines import MAX_IMPORT_BYTES, LineIntake, send_lines
 from loom_gateway.http.streams import send_events
 
 T = TypeVar("T")
@@ -26,8 +28,16 @@ Read = Callable[[], Awaitable[Message]]
 class OperationRoutes:
     """Answers calls of operations; an ASGI application for the route `/v1/{op}`."""
 
-    def __init__(self, dispatcher: Dispatcher, catalogue: Catalogue, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        catalogue: Catalogue,
+        *,
+        max_body_bytes: int,
+        max_import_bytes: int = MAX_IMPORT_BYTES,
+    ) -> None:
         self._dispatcher = dispatcher
+        self._intake = LineIntake(dispatcher, max_bytes=max_import_bytes)
         self._catalogue = catalogue
         self._max_body_bytes = max_body_bytes
 
@@ -43,10 +53,13 @@ class OperationRoutes:
             if op is None:
                 raise self._dispatcher.refuse_unknown(name, caller)
             scope["state"][ROUTE_STATE] = op.name
-            if op.spec.response_streaming:
-                await self._stream(op, caller, headers, receive, started)
+            if op.takes_lines:
+                await self._intake.answer(op, caller, scope, receive, started)
                 return
-            answer = await self._answer(op, caller, headers, receive)
+            if op.spec.response_streaming:
+                await self._stream(op, caller, scope, receive, started)
+                return
+            answer = await self._answer(op, caller, scope, receive)
             response = json_response(render(answer))
         except LoomError as error:
             if started.yet:
@@ -54,36 +67,37 @@ class OperationRoutes:
             response = error_response(error, request_id)
         await response(scope, receive, send)
 
-    async def _answer(self, op: PublicOp, caller: Caller, headers: Headers, receive: Receive) -> Message:
-        return await self._while_connected(lambda read: self._dispatcher.run(op, caller, read), op, headers, receive)
+    async def _answer(self, op: PublicOp, caller: Caller, scope: Scope, receive: Receive) -> Message:
+        return await self._while_connected(lambda read: self._dispatcher.run(op, caller, read), op, scope, receive)
 
-    async def _stream(self, op: PublicOp, caller: Caller, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _stream(self, op: PublicOp, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         async def serve(read: Read) -> None:
             async with self._dispatcher.stream(op, caller, read) as messages:
-                await send_events(messages, send, caller.request_id)
+                await (send_lines if op.sends_lines else send_events)(messages, send, caller.request_id)
 
-        await self._while_connected(serve, op, headers, receive)
+        await self._while_connected(serve, op, scope, receive)
 
     async def _while_connected(
-        self, work: Callable[[Read], Coroutine[Any, Any, T]], op: PublicOp, headers: Headers, receive: Receive
+        self,
+        work: Callable[[Read], Coroutine[Any, Any, T]],
+        op: PublicOp,
+        scope: Scope,
+        receive: Receive,
     ) -> T:
         """Returns the answer; a client that goes away ends the work, as one does over gRPC."""
+        headers, departure = Headers(scope=scope), departure_of(scope, receive)
         task, gone = asyncio.current_task(), False
-        watching: asyncio.Task[None] | None = None
         assert task is not None, "an application is called in a task"
 
-        async def watch() -> None:
+        def leave() -> None:
             nonlocal gone
-            while (await receive())["type"] != "http.disconnect":
-                pass
             gone = True
             task.cancel()
 
         async def read() -> Message:
-            nonlocal watching
             body = await read_json_body(headers, receive, limit_bytes=self._max_body_bytes)
             # Whoever reads the body hears of it until then.
-            watching = asyncio.create_task(watch())
+            departure.listen(leave)
             return op.reader.read(parse_json_object(body))
 
         try:
@@ -93,8 +107,7 @@ class OperationRoutes:
                 raise Cancelled("The client went away.") from None
             raise
         finally:
-            if watching is not None:
-                watching.cancel()
+            departure.end()
 
 
 class _Started:

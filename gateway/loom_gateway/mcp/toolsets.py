@@ -38,6 +38,8 @@ class Toolset(StrEnum):
 _ALWAYS_HIDDEN: Final = frozenset({"org"})
 # Verbs of operations that take something away; a new version of a memory keeps the old one.
 _DESTRUCTIVE_VERBS: Final = frozenset({"delete", "remove", "revoke", "redact"})
+# Named by what it takes away and not by a verb.
+_ERASES: Final = "erasure.user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _tool(spec: OpSpec, toolset: Toolset) -> "types.Tool":
         output_schema=_output_schema(spec),
         annotations=types.ToolAnnotations(
             read_only_hint=spec.read_only,
-            destructive_hint=_verb(spec) in _DESTRUCTIVE_VERBS,
+            destructive_hint=_verb(spec) in _DESTRUCTIVE_VERBS or spec.name == _ERASES,
             idempotent_hint=spec.idempotent,
             open_world_hint=False,
         ),

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from loom_common.comments import contract_comments
 from loom_common.errors import ERRORS
 from loom_common.ops import OpRole, OpSpec, Stability
-from loom_gateway.contract.catalogue import Catalogue
+from loom_gateway.contract.catalogue import LINES, Catalogue
 from loom_gateway.contract.schema import request_schema, response_schema
 from loom_gateway.openapi.examples import example_of
 from loom_gateway.openapi.health import HEALTH_PATHS, HEALTH_SCHEMAS
@@ -95,20 +95,16 @@ def _operation(spec: OpSpec) -> Object:
     responses.update({str(status): {"$ref": f"#/components/responses/Error{status}"} for status in _answered(spec)})
     parameters = ["Namespace", "RunId", "RequestId", "TimeoutMs"]
     parameters += ["IdempotencyKey"] if spec.keeps_idempotency_key else []
+    shared: list[JsonValue] = [{"$ref": f"#/components/parameters/{name}"} for name in parameters]
     return {
         "operationId": spec.name.replace(".", "_"),
         "tags": [_tag(spec)],
         "summary": spec.summary,
         "description": f"{spec.description}\n\nNeeds: {_ROLE_WORDS[spec.role]}.",
-        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
+        "parameters": [*shared, *_in_query(spec)],
         "requestBody": {
             "required": bool(request_schema(spec.request).get("required")),
-            "content": {
-                "application/json": {
-                    "schema": _reference(_schema_name(spec, spec.request.name)),
-                    "example": example_of(spec),
-                }
-            },
+            "content": _asked(spec),
         },
         "responses": responses,
         **({"security": []} if spec.role is OpRole.OPEN else {}),
@@ -118,10 +114,39 @@ def _operation(spec: OpSpec) -> Object:
     }
 
 
+def _in_query(spec: OpSpec) -> list[Object]:
+    """Returns what an operation that takes lines is told beside them."""
+    if not spec.request_streaming:
+        return []
+    comments = contract_comments()
+    return [
+        {
+            "name": field.name,
+            "in": "query",
+            "required": False,
+            "description": comments.of(field.full_name),
+            "schema": {"type": "boolean" if field.type == field.TYPE_BOOL else "string"},
+        }
+        for field in spec.request.fields
+        if field.name != LINES
+    ]
+
+
+def _asked(spec: OpSpec) -> Object:
+    if spec.request_streaming:
+        told = "Lines of JSON, as the operation describes them."
+        return {"application/x-ndjson": {"schema": {"type": "string", "description": told}}}
+    schema = _reference(_schema_name(spec, spec.request.name))
+    return {"application/json": {"schema": schema, "example": example_of(spec)}}
+
+
 def _content(spec: OpSpec) -> Object:
     reference = _reference(_schema_name(spec, spec.response.name))
     if not spec.response_streaming:
         return {"application/json": {"schema": reference}}
+    if spec.request_streaming or LINES in spec.response.fields_by_name:
+        lines = "Lines of JSON, as the operation describes them. One that fails on its way ends with a line "
+        return {"application/x-ndjson": {"schema": {"type": "string", "description": f"{lines}`{{error: {{...}}}}`."}}}
     told = (
         "Server-sent events without names: each `data:` holds one message of the schema "
         f"`{_schema_name(spec, spec.response.name)}`, the last one `[DONE]`. One that fails on its way ends with "

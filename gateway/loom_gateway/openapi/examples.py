@@ -32,6 +32,18 @@ EXAMPLES: Final[Mapping[str, Object]] = {
     "memory.delete": {"key": "deploy-day"},
     "memory.history": {"key": "deploy-day"},
     "search.query": {"query": "when can we deploy?"},
+    "memory.ask": {"question": "On which day do we deploy?"},
+    "memory.brief": {"topic": "deployments"},
+    "memory.set_from_messages": {
+        "messages": [
+            {
+                "role": "user",
+                "speaker": "Ana",
+                "said_at": "2026-11-30T13:05:00Z",
+                "content": "We deploy on Tuesdays from now on.",
+            }
+        ]
+    },
     "assistant.ask": {"question": "On which day do we deploy?"},
     "token.create": {"namespaces": [{"namespace": "team-a", "role": "writer"}], "label": "build server"},
     "token.revoke": {"token_id": "01M8PDEJYJH50GMM6645HW8925"},

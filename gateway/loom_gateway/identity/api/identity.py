@@ -7,11 +7,12 @@ import grpc.aio
 
 from loom.identity.v1 import identity_pb2, identity_pb2_grpc
 from loom_common.auth.claims import NamespaceGrant, ReadScope, Role
-from loom_common.auth.directory import NamespaceInfo
+from loom_common.auth.directory import NamespaceInfo, policy_from_proto, policy_to_proto
 from loom_common.call import current
 from loom_common.errors import InvalidArgument
 from loom_common.idempotency import IdempotencyKeys, keyed_request
 from loom_common.times import format_time
+from loom_common.write_policy import WritePolicy, require_patterns
 from loom_gateway.identity.api.principals import principal_of
 from loom_gateway.identity.app.directory import namespace_info
 from loom_gateway.identity.app.exchange import TokenExchange
@@ -263,11 +264,16 @@ def info_to_proto(info: NamespaceInfo) -> identity_pb2.NamespaceInfo:
         llm_cache=info.llm_cache,
         daily_cost_cap_usd=info.daily_cost_cap_usd,
         updated_at=info.updated_at,
+        write_policy=policy_to_proto(info.write_policy),
     )
 
 
 def traits_from_proto(request: identity_pb2.CreateNamespaceRequest) -> Traits:
-    """Returns what a request says of a namespace beside its name, kind and owner."""
+    """Returns what a request says of a namespace beside its name, kind and owner.
+
+    Raises:
+        InvalidArgument: A pattern of its policy cannot be used.
+    """
     return Traits(
         shared=request.shared,
         classification=request.classification,
@@ -276,19 +282,29 @@ def traits_from_proto(request: identity_pb2.CreateNamespaceRequest) -> Traits:
         classifier_endpoint=request.classifier_endpoint,
         llm_cache=request.llm_cache if request.HasField("llm_cache") else None,
         daily_cost_cap_usd=request.daily_cost_cap_usd if request.HasField("daily_cost_cap_usd") else None,
+        write_policy=_policy(request.write_policy),
     )
+
+
+def _policy(message: identity_pb2.WritePolicy) -> WritePolicy:
+    require_patterns(message.blocked_patterns, "write_policy.blocked_patterns")
+    return policy_from_proto(message)
 
 
 def namespace_change_from_proto(request: identity_pb2.UpdateNamespaceRequest) -> NamespaceChange:
     """Returns what a namespace is to become.
 
     Raises:
-        InvalidArgument: The request sets the cap and takes it away.
+        InvalidArgument: The request sets the cap and takes it away, or a pattern of its policy cannot be used.
     """
     sent = {field.name for field, _ in request.ListFields()}
-    traits: dict[str, str | bool | float | None] = {name: getattr(request, name) for name in _PLAIN_TRAITS & sent}
+    traits: dict[str, str | bool | float | WritePolicy | None] = {
+        name: getattr(request, name) for name in _PLAIN_TRAITS & sent
+    }
     if request.HasField("llm_cache"):
         traits["llm_cache"] = _LLM_CACHE[request.llm_cache]
+    if request.HasField("write_policy"):
+        traits["write_policy"] = _policy(request.write_policy)
     if request.clear_daily_cost_cap:
         if "daily_cost_cap_usd" in traits:
             raise InvalidArgument.of("clear_daily_cost_cap", "stands beside `daily_cost_cap_usd`; send one of them")

@@ -11,6 +11,7 @@ from loom_common.call import current
 from loom_common.clock import Clock
 from loom_common.errors import Unauthenticated
 from loom_common.times import format_time
+from loom_common.write_policy import WritePolicy
 from loom_gateway.identity.app.namespaces import NamespaceDesk
 from loom_gateway.identity.domain.delegation import role_in
 from loom_gateway.identity.domain.namespaces import Namespace
@@ -103,4 +104,6 @@ def namespace_info(space: Namespace, reader: Claims | Principal | None = None) -
         llm_cache=space.traits.llm_cache,
         daily_cost_cap_usd=space.traits.daily_cost_cap_usd,
         updated_at=format_time(space.updated_at or space.created_at),
+        # A list of words that may not be written tells them; services read it, and who administers the namespace.
+        write_policy=space.traits.write_policy if reader is None or role == "admin" else WritePolicy(),
     )

@@ -169,7 +169,8 @@ class GrantDesk:
             return
         if space is None and principal.is_org_admin:
             raise NotFound(
-                f"The namespace {namespace!r} does not exist; make it with `namespace.create`.",
+                f"The namespace {namespace!r} does not exist; make it with `namespace.create`, "
+                "or `loom namespace create`.",
                 detail={"namespace": namespace},
             )
         # The same answer whether or not it exists: what is not the caller's is not told apart.

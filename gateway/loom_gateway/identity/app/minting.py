@@ -141,7 +141,8 @@ class Mint:
         for name in names:
             if name not in known:
                 raise NotFound(
-                    f"The namespace {name!r} does not exist; make it with `namespace.create`.",
+                    f"The namespace {name!r} does not exist; make it with `namespace.create`, "
+                    "or `loom namespace create`.",
                     detail={"namespace": name},
                 )
         await self._rights.check(claims, *behind, restricted=restricted)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from loom_common.auth.claims import ALL_NAMESPACES, Claims
+from loom_common.write_policy import ANYTHING, WritePolicy
 from loom_gateway.identity.domain.delegation import role_in
 
 
@@ -47,6 +48,7 @@ class Traits:
         classifier_endpoint: Name of the endpoint that labels what is written to it; empty for none.
         llm_cache: Whether models' answers over it may be kept; None where the deployment's settings say.
         daily_cost_cap_usd: Units: US dollars a day; None where the deployment's cap holds.
+        write_policy: What may be written to it.
     """
 
     shared: bool = True
@@ -56,6 +58,7 @@ class Traits:
     classifier_endpoint: str = ""
     llm_cache: bool | None = None
     daily_cost_cap_usd: float | None = None
+    write_policy: WritePolicy = ANYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class NamespaceChange:
 
     owner: str | None = None
     restricted: bool | None = None
-    traits: Mapping[str, str | bool | float | None] = field(default_factory=dict)
+    traits: Mapping[str, str | bool | float | WritePolicy | None] = field(default_factory=dict)
 
     def of(self, space: Namespace) -> Namespace:
         """Returns the namespace as it is to become; one without an owner is shared."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
+from loom_common.write_policy import WritePolicy
 from loom_gateway.identity.domain.namespaces import Namespace, Traits
 from loom_gateway.identity.store.batches import batches
 
@@ -22,6 +23,7 @@ _TABLE = Table.of(
     classifier_endpoint="String",
     llm_cache="Nullable(Bool)",
     daily_cost_cap_usd="Nullable(Float64)",
+    write_policy="String",
     created_at="DateTime64(3, 'UTC')",
     created_by="String",
     updated_at="DateTime64(3, 'UTC')",
@@ -128,6 +130,7 @@ class NamespaceRepository:
             traits.classifier_endpoint,
             traits.llm_cache,
             traits.daily_cost_cap_usd,
+            traits.write_policy.to_json(),
             space.created_at,
             space.created_by,
             space.updated_at or space.created_at,
@@ -149,8 +152,16 @@ def _traits(  # the order of the columns
     classifier_endpoint: str,
     llm_cache: bool | None,
     daily_cost_cap_usd: float | None,
+    write_policy: str,
 ) -> Traits:
     cache = None if llm_cache is None else bool(llm_cache)
     return Traits(
-        bool(shared), classification, traffic_class, rerank_endpoint, classifier_endpoint, cache, daily_cost_cap_usd
+        bool(shared),
+        classification,
+        traffic_class,
+        rerank_endpoint,
+        classifier_endpoint,
+        cache,
+        daily_cost_cap_usd,
+        WritePolicy.from_json(write_policy),
     )
