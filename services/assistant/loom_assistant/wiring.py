@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from loom.assistant.v1 import assistant_pb2_grpc
 from loom_assistant.api.assistant import AssistantServicer
 from loom_assistant.app.host import NoHost
+from loom_assistant.census import CENSUS
 from loom_assistant.settings import AssistantSettings
 from loom_common.clickhouse import ClickHouse
+from loom_common.erasure import erasure_service
 from loom_common.peers import open_peers
 from loom_common.server import RunningServer, Service, ServiceSpec, serving
 from loom_common.status import FixedStatus, Problem, StatusReport
@@ -40,6 +42,7 @@ async def open_service(settings: AssistantSettings, ch: ClickHouse) -> AsyncIter
             AssistantServicer(NoHost()),
             "loom.assistant.v1.AssistantService",
         )
-        spec = ServiceSpec(NAME, settings.assistant_listen, (service,), FixedStatus(_STATUS))
+        services = (service, erasure_service(ch, CENSUS))
+        spec = ServiceSpec(NAME, settings.assistant_listen, services, FixedStatus(_STATUS))
         async with serving(spec, settings, peers.deps) as server:
             yield server

@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for model in models:
         try:
             if asked.download and not model.packaged:
+                # Without a network it is tried again and again, for the better part of a minute.
+                print(f"{model.id}: fetching; this takes a minute or more ...", file=sys.stderr)  # noqa: T201
                 folder = download_model(model, asked.into)
             else:
                 folder = ensure_model(model, asked.into)

@@ -10,6 +10,7 @@ from loom.embedding.v1 import calibration_pb2_grpc
 from loom.embedding.v1 import embedding_pb2_grpc as pb_grpc
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock, SystemClock
+from loom_common.erasure import erasure_service
 from loom_common.leases import Leases
 from loom_common.migrations import migrate
 from loom_common.peers import open_peers
@@ -31,6 +32,7 @@ from loom_embedding.domain.embedder import FAKE, LOCAL, Embedder, ServedModel
 from loom_embedding.model import OpenModel, open_model
 from loom_embedding.settings import EmbeddingSettings
 from loom_embedding.store.calibrations import CalibrationRepository
+from loom_embedding.store.census import CENSUS
 from loom_embedding.store.vectors import VectorRepository
 from loom_embedding.workers.calibration import CalibrationKeeper
 from loom_embedding.workers.recalibration import Recalibration
@@ -78,6 +80,7 @@ async def open_service(settings: EmbeddingSettings, ch: ClickHouse) -> AsyncIter
                     pb_grpc.add_EmbeddingServiceServicer_to_server, build_servicer(model, settings, shared), FULL_NAME
                 ),
                 calibration.service,
+                erasure_service(ch, CENSUS),
             ],
             status=WorkerStatus(status, NAME, lambda: workers.ended),
         )

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from loom.insights.v1 import ledger_pb2_grpc, usage_pb2_grpc
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import SystemClock
+from loom_common.erasure import erasure_service
 from loom_common.errors import LoomError
 from loom_common.migrations import migrate
 from loom_common.peers import open_peers
@@ -16,6 +17,7 @@ from loom_insights.api.usage import UsageServicer
 from loom_insights.app.usage import UsageAccounts
 from loom_insights.settings import InsightsSettings
 from loom_insights.store.agent_events import AgentEventRepository
+from loom_insights.store.census import CENSUS
 
 NAME = "insights"
 
@@ -60,6 +62,7 @@ async def open_service(settings: InsightsSettings, ch: ClickHouse) -> AsyncItera
                     UsageServicer(accounts),
                     "loom.insights.v1.UsageService",
                 ),
+                erasure_service(ch, CENSUS),
             ),
             StoreStatus(ch),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import httpx2
 import structlog
@@ -10,6 +11,7 @@ from loom.llm.v1 import llm_pb2_grpc as pb_grpc
 from loom_common.budget import Budget, GrpcSpend
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock, SystemClock
+from loom_common.erasure import HeldTable, Subject, erasure_service
 from loom_common.migrations import migrate
 from loom_common.model_calls.client import ModelClient
 from loom_common.model_calls.gate import ModelCallGate
@@ -48,7 +50,8 @@ from loom_llm.providers.endpoints import EndpointClient
 from loom_llm.providers.retrying import retry_policy
 from loom_llm.providers.sdk import CONNECT_TIMEOUT_S, Endpoint
 from loom_llm.settings import LlmSettings
-from loom_llm.store.answers import AnswerRepository
+from loom_llm.store.answers import TABLE, AnswerRepository
+from loom_llm.store.census import CENSUS, marks_of
 
 NAME = "llm"
 PACKAGE = "loom_llm"
@@ -108,7 +111,10 @@ async def open_service(settings: LlmSettings, ch: ClickHouse) -> AsyncIterator[R
         spec = ServiceSpec(
             name=NAME,
             listen=settings.llm_listen,
-            services=[Service(pb_grpc.add_LlmServiceServicer_to_server, servicer, FULL_NAME)],
+            services=[
+                Service(pb_grpc.add_LlmServiceServicer_to_server, servicer, FULL_NAME),
+                erasure_service(ch, census_over(cache)),
+            ],
             status=LlmStatus(selection, healths, require_real=settings.require_real_providers, more=rerank.problems),
         )
         yield await stack.enter_async_context(serving(spec, with_room_for_models(settings), peers.deps))
@@ -118,6 +124,16 @@ def open_cache(settings: LlmSettings, ch: ClickHouse, clock: Clock | None = None
     """Returns the cache of answers, over a migrated database."""
     policies = TrafficPolicies(parse_policies(settings.policy_by_traffic_class))
     return AnswerCache(AnswerRepository(ch), policies, clock or SystemClock(), alone=ch.exclusive)
+
+
+def census_over(cache: AnswerCache) -> tuple[HeldTable, ...]:
+    """Returns the census of llm; answers are erased through the cache, which also holds some in memory."""
+
+    async def erase(subject: Subject) -> None:
+        for namespace, (keys, tags) in marks_of(subject).items():
+            await cache.erase(subject.org, namespace, keys, tags)
+
+    return tuple(replace(held, erased_with=erase) if held.table == TABLE.name else held for held in CENSUS)
 
 
 def open_endpoints(settings: LlmSettings, policy: InferencePolicy, holds: Holds | None = None) -> EndpointClient:

@@ -62,6 +62,10 @@ class OpenAIApi:
         self._sdk = openai.AsyncOpenAI(
             api_key=api_key, base_url=base_url, max_retries=0, timeout=client.timeout, http_client=client
         )
+        # `OPENAI_CUSTOM_HEADERS`, `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID` would put headers into every request, over
+        # the key's too. No argument stops it.
+        self._sdk._custom_headers = {}
+        self._sdk.organization = self._sdk.project = None
 
     async def embed(self, texts: Sequence[str]) -> Answer:
         """See `EmbeddingApi.embed`.
