@@ -1,0 +1,1 @@
+"""The knowledge plane: documents by source URI, their sections, and searches over them."""
