@@ -29,6 +29,14 @@ def own_filter(wanted: Filter) -> Filter:
     return replace(wanted, user_id=user_id, session_id=session_id)
 
 
+def is_own(user_id: str, session_id: str) -> bool:
+    """Says whether the running call's token may read what is filed under a user and a session."""
+    try:
+        return _own(user_id, session_id) == (user_id, session_id)
+    except AuthInsufficient:
+        return False
+
+
 def narrowing(claims: Claims) -> tuple[str, str, str]:
     """Returns what tells calls of one body apart by their tokens: the read scope, and the user and session it fills in.
 

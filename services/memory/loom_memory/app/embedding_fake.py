@@ -23,6 +23,7 @@ class FakeEmbedding:
         poison: Texts that hold one of these words cannot be embedded.
         gate: Calls wait for it; set at first.
         texts: Number of texts embedded so far.
+        queries: Number of queries embedded so far.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class FakeEmbedding:
         self.gate = asyncio.Event()
         self.gate.set()
         self.texts = 0
+        self.queries = 0
         self._served = ServedModel(name=model, dim=dim, fake=True, noise_floor=0.2)
         self._window_words = window_words
 
@@ -50,6 +52,7 @@ class FakeEmbedding:
     async def embed_query(self, text: str) -> Sequence[float]:
         """See `EmbeddingPort.embed_query`."""
         await self._pass_embedding()
+        self.queries += 1
         return self._vector(text)
 
     async def embed_many(self, texts: Sequence[str]) -> list[EmbeddedText]:

@@ -1,7 +1,8 @@
 """Reading memories by key, in lists and in their history."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -22,10 +23,15 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of memories, newest first; the token is empty on the last."""
+    """One page of memories, newest first; the token is empty on the last.
+
+    Attributes:
+        superseded_at: Of a page of a history, when each version's successor was written; None for the current one.
+    """
 
     memories: list[Memory]
     next_page_token: str
+    superseded_at: list[datetime | None] = field(default_factory=list)
 
 
 class MemoryReader:
@@ -85,12 +91,18 @@ class MemoryReader:
         if current is None:
             return Page([], "")
         below = _LAST_REVISION if place is None else min(max(cast(int, place[0]), 0), _LAST_REVISION)
-        versions = await self._versions.history(current, below=below, limit=page_size + 1)
+        # Of a later page the last version of the page before is read again: it succeeded this one's first.
+        seen = 0 if place is None else 1
+        versions = await self._versions.history(current, below=below + seen, limit=page_size + 1 + seen)
+        if seen and (not versions or versions[0].revision != below):
+            seen = 0
+        times: list[datetime | None] = [None, *(version.updated_at for version in versions)]
+        versions, superseded_at = versions[seen:], times[seen:]
         fitting = _fitting(versions[:page_size])
         if fitting == len(versions):
-            return Page(versions, "")
+            return Page(versions, "", superseded_at[:fitting])
         versions = versions[:fitting]
-        return Page(versions, encode_page_token((versions[-1].revision,), query))
+        return Page(versions, encode_page_token((versions[-1].revision,), query), superseded_at[:fitting])
 
     def _first_place(self) -> ListPlace:
         return ListPlace(after=LAST_VERSION, identity=Identity(""), settled=self._numbers.settled, upto=LAST_VERSION)

@@ -10,6 +10,7 @@ from loom_common.errors import LoomError
 from loom_common.status import Problem, StatusReport, worker_ended
 from loom_memory.app.embedding import EmbeddingPort, ServedModel
 from loom_memory.store.stubs import Waiting
+from loom_memory.tier.cache import TierFacts
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,11 @@ class MemoryStatus:
         embedding: EmbeddingPort,
         ended: Callable[[], Sequence[str]],
         waiting: Callable[[], Waiting | None] = lambda: None,
+        held: Callable[[], TierFacts] = lambda: TierFacts(0, 0, 0),
     ) -> None:
-        # `ended` names the workers that are gone; `waiting` tells what lacks vectors, once that was counted.
+        # `ended` names the workers that are gone; `waiting` tells what lacks vectors, once that was counted; `held`
+        # what the tier holds.
+        self._held = held
         self._ended = ended
         self._waiting = waiting
         self._ch = ch
@@ -66,7 +70,14 @@ class MemoryStatus:
         problems += [worker_ended(name, "memory") for name in self._ended()]
         if self._served is None:
             return StatusReport(ready=False, problems=problems)
-        facts = {"embedding_model": self._served.name, "embedding_dim": str(self._served.dim)}
+        held = self._held()
+        facts = {
+            "embedding_model": self._served.name,
+            "embedding_dim": str(self._served.dim),
+            "tier_namespaces": str(held.namespaces),
+            "tier_memories": str(held.rows),
+            "tier_mb": str(held.size_bytes >> 20),
+        }
         ready = not problems
         waiting = self._waiting()
         if waiting is not None:

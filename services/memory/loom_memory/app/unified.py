@@ -1,6 +1,7 @@
 """Searching everything that a caller may read: the memory leg over several namespaces."""
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +12,8 @@ from loom_common.call import Scope
 from loom_common.errors import InvalidArgument, LoomError, Reason
 from loom_common.together import all_of
 from loom_memory.app.search import BELOW_FLOOR, EMBEDDER_CHANGED, EMPTY_NAMESPACE, NO_MATCH, SearchQuery
-from loom_memory.domain.memory import Hit, SearchResult
+from loom_memory.domain.findings import added_facets
+from loom_memory.domain.memory import Hit, Kept, SearchResult
 
 logger = logging.getLogger(__name__)
 
@@ -66,18 +68,25 @@ class UnifiedSearch:
         Raises:
             InvalidArgument: The query is blank.
         """
-        scopes = [scope]
-        if reach is NamespaceScope.ALL_MINE:
-            scopes += await self._others(scope)
         try:
-            results = await all_of(self._memories.search(each, query) for each in scopes)
+            return MemorySection(await self.result(scope, query, reach))
         except InvalidArgument:
             raise
         except LoomError as error:
             if error.reason is Reason.INTERNAL:
                 logger.exception("search_leg_failed", extra={"leg": "memory"})
             return MemorySection(SearchResult(), error.reason.value)
-        return MemorySection(_merged(results, query.top_k))
+
+    async def result(self, scope: Scope, query: SearchQuery, reach: NamespaceScope) -> SearchResult:
+        """Returns the same and raises what failed.
+
+        Raises:
+            LoomError: A namespace could not be searched.
+        """
+        if reach is NamespaceScope.THIS:
+            return await self._memories.search(scope, query)
+        scopes = [scope, *await self._others(scope)]
+        return _merged(await all_of(self._memories.search(each, query) for each in scopes), query.top_k)
 
     async def _others(self, scope: Scope) -> list[Scope]:
         """Returns the caller's other namespaces; none where they are not known: no search widens on a guess."""
@@ -93,16 +102,34 @@ class UnifiedSearch:
 
 def _merged(results: Sequence[SearchResult], top_k: int) -> SearchResult:
     """Merges by score, without changing the order that any namespace gave its hits."""
-    queues = [list(reversed(result.hits)) for result in results]
+    queues = [deque[Hit | Kept]([*result.hits, *result.kept]) for result in results]
     hits: list[Hit] = []
-    while len(hits) < top_k and any(queues):
+    kept: list[Kept] = []
+    while any(queues):
         # What is plainly low comes after everything that is not, wherever it was found.
         best = min(
             (place for place, queue in enumerate(queues) if queue),
-            key=lambda place: (queues[place][-1].low, -queues[place][-1].score, place),
+            key=lambda place: (queues[place][0].low, -queues[place][0].score, place),
         )
-        hits.append(queues[best].pop())
-    total = sum(result.candidates_total for result in results)
+        found = queues[best].popleft()
+        if isinstance(found, Kept):
+            kept.append(found)
+        elif len(hits) < top_k:
+            hits.append(found)
+        else:
+            kept.append(
+                Kept(found.memory.scope.namespace, found.memory.identity, found.score, found.similarity, found.low)
+            )
     codes = {result.abstain_code for result in results}
     code = "" if hits else next((code for code in _ABSTAIN_ORDER if code in codes), NO_MATCH)
-    return SearchResult(hits, total, code, sum(result.pending for result in results))
+    return SearchResult(
+        hits=hits,
+        candidates_total=sum(result.candidates_total for result in results),
+        abstain_code=code,
+        pending=sum(result.pending for result in results),
+        kept=tuple(kept),
+        withheld=sum(result.withheld for result in results),
+        facets=added_facets(result.facets for result in results),
+        # Of the namespace that was addressed: how the others were searched differs by what they hold alone.
+        explanation=results[0].explanation,
+    )

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from loom_memory.domain.memory import Content
+from loom_memory.domain.units import unit_of
 
 EXCERPT_CHARS: Final = 200
 
@@ -16,13 +17,16 @@ class Bodies(StrEnum):
 
     EXCERPT = "excerpt"
     FULL = "full"
+    UNIT = "unit"
     NONE = "none"
 
 
-def shown_value(content: Content, bodies: Bodies) -> tuple[str, bool]:
-    """Returns the text to show, and whether it is cut short."""
+def shown_value(content: Content, bodies: Bodies, query: str = "") -> tuple[str, bool]:
+    """Returns the text to show, and whether it is cut short; `query` says which part of a long one is its unit."""
     if bodies is Bodies.NONE:
         return "", bool(content.value)
+    if bodies is Bodies.UNIT:
+        return unit_of(content.value, query)
     if bodies is Bodies.FULL or content.kind in _WHOLE_KINDS or len(content.value) <= EXCERPT_CHARS:
         return content.value, False
     return content.value[:EXCERPT_CHARS], True

@@ -1,5 +1,7 @@
 """Spaces of vectors: only those of one are ever compared."""
 
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import Flag, auto
 from typing import Final, NamedTuple
@@ -24,6 +26,18 @@ class Parts(Flag):
     KEYS = auto()
     ALL = VALUES | KEYS
 
+
+def leaning(one: Sequence[float], other: Sequence[float], share: float) -> list[float]:
+    """Returns the direction between two, of unit length, of which `other` has `share`; `one` where there is none.
+
+    Shapes: all float [dim], of unit length.
+    """
+    total = [(1 - share) * left + share * right for left, right in zip(one, other, strict=True)]
+    length = math.sqrt(sum(value * value for value in total))
+    return [value / length for value in total] if length > _NO_LENGTH else list(one)
+
+
+_NO_LENGTH: Final = 1e-6
 
 NEVER: Final = datetime(2299, 1, 1, tzinfo=UTC)
 """When a stub is tried again that nobody should try again; the store's times end with that year."""

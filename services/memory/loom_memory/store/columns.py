@@ -37,6 +37,12 @@ COLUMNS: Final = (
     Column("tombstoned_at", _MAYBE_TIME),
     Column("attestation", "LowCardinality(String)"),
     Column("pinned", "Bool"),
+    Column("sensitivity_stated", "LowCardinality(String)"),
+    Column("sensitivity_found", "Array(LowCardinality(String))"),
+    Column("recogniser", "LowCardinality(String)"),
+    Column("labels", "Array(String)"),
+    Column("derived_from", "Array(String)"),
+    Column("request_id", "String"),
 )
 
 SELECTED: Final = ", ".join(column.name for column in COLUMNS)
@@ -96,6 +102,12 @@ def row_from_memory(memory: Memory) -> tuple[object, ...]:
         memory.tombstoned_at,
         memory.attestation,
         content.pinned,
+        memory.sensitivity_stated,
+        list(memory.sensitivity_found),
+        memory.recogniser,
+        list(memory.labels),
+        list(memory.derived_from),
+        memory.request_id,
     )
 
 
@@ -126,4 +138,10 @@ def memory_from_row(row: Sequence[Any]) -> Memory:  # Any: a row's types are the
         invalid_at=row[20],
         tombstoned_at=row[22],
         attestation=row[23],
+        sensitivity_stated=row[25],
+        sensitivity_found=tuple(row[26]),
+        recogniser=row[27],
+        labels=tuple(row[28]),
+        derived_from=tuple(row[29]),
+        request_id=row[30],
     )

@@ -45,6 +45,9 @@ _PARALLEL: Final = {
     "merge_tree_min_bytes_for_concurrent_read": 1,
 }
 
+# Queries of one statement: their vectors are part of its text, which stays below 256 KiB.
+_QUERIES_AT_ONCE: Final = 50
+
 _DISTANCE: Final = "1 - cosineDistance(embedding, {vector:Array(Float32)}) AS cosine"
 OF_SPACE: Final = "embedding_model = {model:String} AND embedding_dim = {dim:UInt16}"
 """Keeps the rows of one `VectorSpace`; binds its fields."""
@@ -60,7 +63,7 @@ WHERE {KEY_RANGE} AND version < {{before:UInt64}} AND ({IDENTITY}, version) NOT 
     SELECT {IDENTITY}, version FROM memory FINAL WHERE {KEY_RANGE} AND tombstoned_at IS NULL)
 ORDER BY {IDENTITY}, version LIMIT {{limit:UInt32}}"""
 
-_REMOVE: Final = f"""ALTER TABLE memory_embeddings DELETE
+REMOVE: Final = f"""ALTER TABLE memory_embeddings DELETE
 WHERE org = {{org:String}} AND namespace = {{namespace:String}}
     AND ({IDENTITY}, version) IN {{stale:Array(Tuple(String, String, String, UInt64))}}"""
 
@@ -134,6 +137,36 @@ class EmbeddingRepository:
         where = shown(scope, wanted, now)
         return await self._hits(_scan_live(where.sql), {**where.parameters, **_query(query), "limit": limit})
 
+    async def near_each(
+        self,
+        scope: Scope,
+        wanted: Filter,
+        now: datetime,
+        queries: Sequence[QueryVector],
+        *,
+        least: float,
+        limit: int,
+    ) -> list[list[VectorHit]]:
+        """Returns what `nearest_live` finds of each query at `least` or more; the queries share one model."""
+        where = shown(scope, wanted, now)
+        found: list[list[VectorHit]] = []
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            some = queries[start : start + _QUERIES_AT_ONCE]
+            parameters = {
+                **where.parameters,
+                "model": some[0].model,
+                "dim": len(some[0].vector),
+                "vectors": [list(query.vector) for query in some],
+                "least": least,
+                "limit": limit,
+            }
+            rows = await self._ch.query(_scan_each(where.sql), parameters, settings={**_PARALLEL, **self._reads})
+            hits: list[list[VectorHit]] = [[] for _ in some]
+            for row in rows:
+                hits[row[5] - 1].append(VectorHit(Identity(*row[:3]), row[3], row[4]))
+            found += hits
+        return found
+
     async def cosines(
         self, scope: Scope, query: QueryVector, identities: Sequence[Identity]
     ) -> dict[tuple[Identity, int], float]:
@@ -160,7 +193,7 @@ class EmbeddingRepository:
     async def remove(self, scope: Scope, stale: Sequence[Placed]) -> None:
         """Removes versions, in the background of the store."""
         gone = [(*identity, version) for identity, version in stale]
-        await self._ch.command(_REMOVE, {"org": scope.org, "namespace": scope.namespace, "stale": gone})
+        await self._ch.command(REMOVE, {"org": scope.org, "namespace": scope.namespace, "stale": gone})
 
     async def _hits(
         self, sql: str, parameters: dict[str, object], settings: Mapping[str, int] = _PARALLEL
@@ -180,6 +213,22 @@ def _scan_live(where: str) -> str:
     return f"""SELECT {IDENTITY}, version, {_DISTANCE} FROM memory_embeddings
 WHERE {IN_SCOPE} AND {OF_SPACE} AND ({IDENTITY}, version) IN ({live_versions(where)})
 ORDER BY cosine DESC, {IDENTITY}, version, chunk LIMIT 1 BY {IDENTITY} LIMIT {{limit:UInt32}}"""
+
+
+def _scan_each(where: str) -> str:
+    """One scan for many queries: a row is kept with the number of each query that it is near."""
+    return f"""SELECT {IDENTITY}, version, cosine, number FROM (
+    SELECT {IDENTITY}, version, near.1 AS cosine, near.2 AS number FROM (
+        SELECT {IDENTITY}, version, chunk, arrayJoin(arrayFilter(pair -> pair.1 >= {{least:Float64}}, arrayMap(
+            (distance, place) -> (1 - distance, place),
+            arrayMap(query -> cosineDistance(embedding, query), {{vectors:Array(Array(Float32))}}),
+            arrayEnumerate({{vectors:Array(Array(Float32))}})))) AS near
+        FROM memory_embeddings
+        WHERE {IN_SCOPE} AND {OF_SPACE} AND ({IDENTITY}, version) IN ({live_versions(where)})
+    )
+    ORDER BY number, cosine DESC, {IDENTITY}, version, chunk LIMIT 1 BY number, {IDENTITY}
+)
+ORDER BY number, cosine DESC, {IDENTITY} LIMIT {{limit:UInt32}} BY number"""
 
 
 def _query(query: QueryVector) -> dict[str, object]:

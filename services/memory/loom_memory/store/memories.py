@@ -21,16 +21,17 @@ TABLE: Final = Table("memory", (*COLUMNS, Column("term_ids", "Array(UInt32)"), C
 LAST_VERSION: Final = 2**64 - 1
 """Above every version."""
 
-_LEAST_ROWS: Final = 20
+LEAST_ROWS: Final = 20
 """Rows that the weights of terms assume at least.
 
 Source: chosen. In a namespace of one row its own words would weigh a fifth of a word that it does not hold, so that
 two words of three would be no match; from here on they weigh nearly the same.
 """
 
-_MAX_NEIGHBOURS: Final = 1_000
+MAX_SPEAKERS: Final = 256
+MAX_NEIGHBOURS: Final = 1_000
 
-_LONGEST_SESSION: Final = 50_000
+LONGEST_SESSION: Final = 50_000
 """Rows up to which a session is read for neighbours.
 
 Source: measured, 2026-11-30, two cores, a namespace of 1.3M rows: .3 s for a session of 100k, 1.4 s for one of 1M.
@@ -44,7 +45,7 @@ class Statistics:
     Attributes:
         rows: Live rows.
         mean_dl: Their mean length in terms; at least 1.
-        speakers: Their distinct speakers, at most 256, sorted.
+        speakers: Their distinct speakers, at most `MAX_SPEAKERS`, sorted.
     """
 
     rows: int
@@ -153,7 +154,7 @@ class MemoryRepository:
             "q": query.term_ids,
             "w": query.weights,
             "x": query.identifiers,
-            "n": float(max(statistics.rows, _LEAST_ROWS)),
+            "n": float(max(statistics.rows, LEAST_ROWS)),
             "adl": statistics.mean_dl,
             "limit": limit,
         }
@@ -181,7 +182,7 @@ class MemoryRepository:
     ) -> list[Neighbour]:
         """Returns the rows around each seed in its session, the seeds included, in order of session and position.
 
-        A session of more than `_LONGEST_SESSION` rows has none.
+        A session of more than `LONGEST_SESSION` rows has none.
         """
         sessions = sorted({(seed.user_id, seed.session_id) for seed in seeds if seed.session_id})
         if not sessions:
@@ -191,12 +192,12 @@ class MemoryRepository:
             **where.parameters,
             "identities": list(seeds),
             "around": sessions,
-            "limit": _MAX_NEIGHBOURS,
+            "limit": MAX_NEIGHBOURS,
         }
         # No session is longer than the whole; twice, because rows came since these were counted.
-        may_be_long = statistics.rows > _LONGEST_SESSION // 2
+        may_be_long = statistics.rows > LONGEST_SESSION // 2
         if may_be_long:
-            parameters["longest"] = _LONGEST_SESSION
+            parameters["longest"] = LONGEST_SESSION
         sql = memory_sql.neighbours(where.sql, may_be_long=may_be_long)
         return [Neighbour(Identity(*row[:3]), row[3], row[4]) for row in await self._rows_by_key(sql, parameters)]
 

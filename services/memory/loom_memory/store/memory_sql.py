@@ -33,7 +33,7 @@ def fetch(where: str) -> str:
 def sketches(where: str) -> str:
     """What ranking needs: most of what a search looks at is not shown, so its rows stay in the store."""
     return f"""SELECT {IDENTITY}, version, speaker, ifNull(event_time, created_at), lengthUTF8(value),
-    substringUTF8(value, 1, {EXCERPT_CHARS})
+    substringUTF8(value, 1, {EXCERPT_CHARS}), kind, importance, pinned, valid_at, invalid_at, updated_at
 FROM memory FINAL WHERE {where} AND {_NAMED}"""
 
 

@@ -58,11 +58,11 @@ ORDER BY version DESC, {_ROW} LIMIT {{limit:UInt32}}"""
 _FINISHED: Final = f"""SELECT DISTINCT {_ROW}, version FROM memory_embeddings WHERE {_STUB} AND {_EMBEDDED}
 ORDER BY {_ROW}, version LIMIT {{limit:UInt32}}"""
 
-_REMOVE: Final = f"""ALTER TABLE memory_embeddings DELETE WHERE {IN_SCOPE} AND {_STUB}
+REMOVE: Final = f"""ALTER TABLE memory_embeddings DELETE WHERE {IN_SCOPE} AND {_STUB}
     AND ({IDENTITY}, version) IN {{placed:Array(Tuple(String, String, String, UInt64))}}"""
 
 # In place: a row more for each time would let a writer who stays refused fill the table.
-_REST: Final = f"""ALTER TABLE memory_embeddings UPDATE embed_retry_at = {{until:DateTime64(3, 'UTC')}}
+REST: Final = f"""ALTER TABLE memory_embeddings UPDATE embed_retry_at = {{until:DateTime64(3, 'UTC')}}
 WHERE {_STUB} AND org IN {{orgs:Array(String)}}
     AND ({_ROW}, version) IN {{placed:Array(Tuple(String, String, String, String, String, UInt64))}}"""
 
@@ -146,7 +146,7 @@ class StubRepository:
         waiting = [stub.waiting for stub in stubs]
         placed = [(*astuple(text.scope), *text.identity, text.version) for text in waiting]
         parameters = {"until": until, "orgs": sorted({text.scope.org for text in waiting}), "placed": placed}
-        await self._ch.command(_REST, parameters, settings={"mutations_sync": 2})
+        await self._ch.command(REST, parameters, settings={"mutations_sync": 2})
 
     async def finished(self, space: VectorSpace, limit: int) -> dict[Scope, list[Placed]]:
         """Returns versions that have both stubs and vectors."""
@@ -159,7 +159,7 @@ class StubRepository:
     async def remove(self, scope: Scope, placed: Sequence[Placed]) -> None:
         """Removes the stubs of these versions, and returns once they are gone: they would be found finished again."""
         flat = [(*identity, version) for identity, version in placed]
-        await self._ch.command(_REMOVE, {**in_scope(scope), "placed": flat}, settings={"mutations_sync": 2})
+        await self._ch.command(REMOVE, {**in_scope(scope), "placed": flat}, settings={"mutations_sync": 2})
 
     async def missing(self, keys: KeyRange, now: datetime, limit: int) -> list[EmbeddedChunk]:
         """Returns a stub for each memory that has no row of vectors at all, in order of identity."""

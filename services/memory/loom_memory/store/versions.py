@@ -9,7 +9,7 @@ from typing import Final
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
-from loom_memory.domain.memory import Content, Identity, Memory
+from loom_memory.domain.memory import Content, Filter, Identity, Memory
 from loom_memory.store.columns import (
     COLUMNS,
     IDENTITIES,
@@ -51,6 +51,29 @@ _HISTORY: Final = f"""SELECT {SELECTED} {_SHOWN_ONCE} AND revision < {{below:UIn
     AND version > (SELECT max(version) FROM memory_versions WHERE {_ONE} AND tombstoned_at IS NOT NULL)
     AND version > ({_EXPIRED})
 {_LAST_OF_REVISION} LIMIT {{limit:UInt32}}"""
+
+_SINCE_ITS_BEGINNING: Final = f"""{_SHOWN_ONCE}
+    AND version > (SELECT max(version) FROM memory_versions WHERE {_ONE} AND tombstoned_at IS NOT NULL)
+    AND version > ({_EXPIRED})"""
+
+_COUNT: Final = f"SELECT uniqExact(revision) {_SINCE_ITS_BEGINNING}"
+
+_FIRST: Final = f"SELECT {SELECTED} {_SINCE_ITS_BEGINNING} ORDER BY revision, version DESC LIMIT 1"
+
+# Deleted versions too: they are what a deletion is undone with. An empty value is no version's.
+_REVISION: Final = f"""SELECT {SELECTED} FROM memory_versions WHERE {_ONE}
+    AND revision > 0 AND value != '' AND version NOT IN ({_WITHDRAWN}) AND version <= {{current:UInt64}}
+    AND ({{revision:UInt32}} = 0 OR revision = {{revision:UInt32}})
+ORDER BY revision DESC, version DESC LIMIT 1"""
+
+# A key names a memory of the same user and session, of the same user, or of nobody.
+_DERIVED: Final = """SELECT memory_key, user_id, session_id, revision FROM memory FINAL
+WHERE org = {org:String} AND namespace = {namespace:String} AND has(derived_from, {key:String})
+    AND (user_id = {user_id:String} OR {user_id:String} = '')
+    AND (session_id = {session_id:String} OR {session_id:String} = '')
+    AND ({any_user:Bool} OR user_id = {own_user:String}) AND ({any_session:Bool} OR session_id = {own_session:String})
+    AND tombstoned_at IS NULL AND (expires_at IS NULL OR expires_at > {now:DateTime64(3, 'UTC')})
+ORDER BY memory_key, user_id, session_id LIMIT {limit:UInt32}"""
 
 _NAMED: Final = f"""org = {{org:String}} AND namespace = {{namespace:String}}
     AND ({IDENTITY}) IN {{identities:{IDENTITIES}}}"""
@@ -122,18 +145,48 @@ class VersionRepository:
             below: Keeps revisions under this one.
             limit: Most versions to return.
         """
-        parameters = {
-            "org": current.scope.org,
-            "namespace": current.scope.namespace,
-            "key": current.identity.key,
-            "user_id": current.identity.user_id,
-            "session_id": current.identity.session_id,
-            "current": current.version,
-            "below": below,
-            "limit": limit,
-        }
+        parameters = {**_one(current), "below": below, "limit": limit}
         rows = await self._ch.query(_HISTORY, parameters, settings=self._reads)
         return [memory_from_row(row) for row in rows]
+
+    async def count(self, current: Memory) -> int:
+        """Returns how many versions `history` lists of a memory."""
+        return int((await self._ch.query(_COUNT, _one(current), settings=self._reads)).scalar())
+
+    async def first(self, current: Memory) -> Memory | None:
+        """Returns the oldest version that `history` lists of a memory."""
+        rows = await self._ch.query(_FIRST, _one(current), settings=self._reads)
+        return next(map(memory_from_row, rows), None)
+
+    async def revision(self, current: Memory, revision: int | None) -> Memory | None:
+        """Returns a version of a memory, deleted ones included; None for the last there is.
+
+        Args:
+            current: The memory's row, also a deletion's.
+            revision: Which; None for the highest.
+        """
+        rows = await self._ch.query(_REVISION, {**_one(current), "revision": revision or 0}, settings=self._reads)
+        return next(map(memory_from_row, rows), None)
+
+    async def derived_from(
+        self, scope: Scope, identity: Identity, visible: Filter, now: datetime, limit: int
+    ) -> list[tuple[Identity, int]]:
+        """Returns the memories that were made of one, with their revisions; of `visible` only its owner counts."""
+        parameters = {
+            "org": scope.org,
+            "namespace": scope.namespace,
+            "key": identity.key,
+            "user_id": identity.user_id,
+            "session_id": identity.session_id,
+            "any_user": visible.user_id is None,
+            "own_user": visible.user_id or "",
+            "any_session": visible.session_id is None,
+            "own_session": visible.session_id or "",
+            "now": now,
+            "limit": limit,
+        }
+        rows = await self._ch.query(_DERIVED, parameters, settings=self._reads)
+        return [(Identity(*row[:3]), row[3]) for row in rows]
 
     async def claimed(
         self, scope: Scope, identities: Sequence[Identity], own: Sequence[int], since: int
@@ -192,3 +245,14 @@ class VersionRepository:
         """Removes versions, in the background of the store."""
         gone = [(*identity, version) for identity, version in orphans]
         await self._ch.command(_REMOVE, {"org": scope.org, "namespace": scope.namespace, "orphans": gone})
+
+
+def _one(memory: Memory) -> dict[str, object]:
+    return {
+        "org": memory.scope.org,
+        "namespace": memory.scope.namespace,
+        "key": memory.identity.key,
+        "user_id": memory.identity.user_id,
+        "session_id": memory.identity.session_id,
+        "current": memory.version,
+    }

@@ -1,0 +1,1 @@
+"""Answering questions, and briefing on topics, from what is remembered."""

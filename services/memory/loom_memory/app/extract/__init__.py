@@ -1,0 +1,1 @@
+"""Turning conversations into memories."""

@@ -1,0 +1,162 @@
+"""Answers a search as it was asked for: over one namespace or several, in pages, as text, and taken down."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from loom_common.call import Scope
+from loom_memory.app.access import actor
+from loom_memory.app.search.abstention import PAGE_EXPIRED
+from loom_memory.app.search.exposures import Exposures
+from loom_memory.app.search.judging import QualityJudge
+from loom_memory.app.search.pages import SearchPages
+from loom_memory.app.search.query import SearchQuery
+from loom_memory.app.search.traces import Traces
+from loom_memory.app.unified import NamespaceScope, UnifiedSearch
+from loom_memory.domain.excerpts import Bodies, shown_value
+from loom_memory.domain.memory import Hit, SearchResult
+from loom_memory.domain.reader import Paragraph, rendered
+
+_CHARS_PER_TOKEN: Final = 4
+"""Source: the usual estimate for English text; what it counts is named as about so many."""
+
+
+class Render(StrEnum):
+    """Form of an answer beside its hits."""
+
+    NONE = ""
+    READER = "reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    """How an answer is to look.
+
+    Attributes:
+        bodies: How much of each text is shown.
+        render: Form beside the hits.
+        paging: Whether what stands behind the hits can be read on.
+        page: Handle of the page to read; empty for a new search.
+    """
+
+    bodies: Bodies = Bodies.FULL
+    render: Render = Render.NONE
+    paging: bool = False
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """A hit with as much of its text as is shown."""
+
+    hit: Hit
+    text: str
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered; `result` is as the search left it, `hits` as they are shown."""
+
+    result: SearchResult
+    hits: Sequence[ShownHit]
+    rendered: str = ""
+    next_page: str = ""
+    error: str = ""
+
+    @property
+    def bodies_returned(self) -> int:
+        """Texts that are shown, in whole or in part."""
+        return sum(bool(hit.text) for hit in self.hits)
+
+    @property
+    def bodies_elided(self) -> int:
+        """Texts that are cut short or left out."""
+        return sum(hit.is_cut for hit in self.hits)
+
+    @property
+    def tokens_returned(self) -> int:
+        """About how many tokens the shown texts take."""
+        return sum(len(hit.text) + _CHARS_PER_TOKEN - 1 for hit in self.hits) // _CHARS_PER_TOKEN
+
+
+class Answering:
+    """Answers searches."""
+
+    def __init__(
+        self, unified: UnifiedSearch, pages: SearchPages, exposures: Exposures, traces: Traces, judge: QualityJudge
+    ) -> None:
+        self._unified = unified
+        self._pages = pages
+        self._exposures = exposures
+        self._traces = traces
+        self._judge = judge
+
+    async def answer(
+        self,
+        scope: Scope,
+        query: SearchQuery,
+        reach: NamespaceScope,
+        look: Presentation,
+        request: Callable[[], str] = str,
+        *,
+        in_section: bool = False,
+    ) -> Answer:
+        """Returns the answer, and has it taken down.
+
+        Args:
+            scope: Namespace that is asked.
+            query: What is asked.
+            reach: Whether the caller's other namespaces are asked too.
+            look: How the answer is to look.
+            request: Writes the request as JSON, for it to be asked again one day.
+            in_section: Whether a failure stands in the answer, so that what stands beside it is still answered.
+
+        Raises:
+            InvalidArgument: The query is blank, or the page no handle.
+            LoomError: The namespaces could not be searched, and the answer is no section of another.
+        """
+        if look.page:
+            return await self._page(scope, query, look)
+        query = replace(query, wide=query.wide or look.paging or query.facets)
+        if in_section:
+            section = await self._unified.search(scope, query, reach)
+            result, error = section.result, section.error
+        else:
+            result, error = await self._unified.result(scope, query, reach), ""
+        self._take_down(scope, query, result, request)
+        next_page = await self._pages.keep(scope, result.kept, len(result.hits), query.as_of) if look.paging else ""
+        return self._shown(scope, query, look, result, next_page, error)
+
+    async def _page(self, scope: Scope, query: SearchQuery, look: Presentation) -> Answer:
+        page = await self._pages.page(scope, look.page, query.top_k)
+        if page is None:
+            return Answer(SearchResult(abstain_code=PAGE_EXPIRED), ())
+        result = SearchResult(page.hits, page.candidates_total)
+        self._expose(result)
+        return self._shown(scope, query, look, result, page.next_page)
+
+    def _take_down(self, scope: Scope, query: SearchQuery, result: SearchResult, request: Callable[[], str]) -> None:
+        self._expose(result)
+        self._judge.consider(scope, query.text, result.hits, actor())
+        if self._traces.are_kept:
+            self._traces.searched(scope, query.text, query.wanted, request(), result.hits)
+
+    def _expose(self, result: SearchResult) -> None:
+        self._exposures.shown([hit.memory for hit in result.hits], [hit.score for hit in result.hits])
+
+    def _shown(
+        self,
+        scope: Scope,
+        query: SearchQuery,
+        look: Presentation,
+        result: SearchResult,
+        next_page: str,
+        error: str = "",
+    ) -> Answer:
+        hits = [ShownHit(hit, *shown_value(hit.memory.content, look.bodies, query.text)) for hit in result.hits]
+        text = ""
+        if look.render is Render.READER:
+            text = rendered([Paragraph(hit.hit.memory, hit.text, scope.namespace) for hit in hits])
+        return Answer(result, hits, text, next_page, error)

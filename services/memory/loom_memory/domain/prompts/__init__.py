@@ -1,0 +1,1 @@
+"""Prompts of memory, one module per family."""
