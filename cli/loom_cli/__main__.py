@@ -9,17 +9,21 @@ from loom_cli import (
     __version__,
     doctor,
     grants,
+    knowledge,
     login,
     mcp,
     memories,
     namespaces,
     orgs,
     reembed,
+    replay,
     secrets,
     sign_in,
     status,
     tokens,
+    transfer,
     up,
+    workers,
 )
 from loom_cli.console import OUT, CommandError, fail
 
@@ -34,6 +38,9 @@ app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("mcp")(mcp.mcp)
 app.command("reembed")(reembed.reembed)
+app.command("replay")(replay.replay)
+app.command("export")(transfer.export_memories)
+app.command("import")(transfer.import_memories)
 app.command("sign-in-link")(sign_in.sign_in_link)
 app.command("login")(login.login)
 app.command("login-token")(login.token)
@@ -44,6 +51,8 @@ app.add_typer(grants.app, name="grant")
 app.add_typer(orgs.app, name="org")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(memories.app, name="memory")
+app.add_typer(knowledge.app, name="knowledge")
+app.add_typer(workers.app, name="workers")
 
 
 def _version(wanted: bool) -> None:

@@ -21,6 +21,7 @@ import loom_memory.wiring
 from loom_cli.console import CommandError
 from loom_cli.plan import StartPlan
 from loom_common.clickhouse import ClickHouse
+from loom_common.local_server import local_calls
 from loom_common.settings import LoomSettings
 
 # Source: chosen. The slowest start loads the embedding model, which takes seconds.
@@ -59,22 +60,23 @@ def load_settings(plan: StartPlan) -> dict[str, LoomSettings]:
 
 @asynccontextmanager
 async def running(settings: Mapping[str, LoomSettings], ch: ClickHouse) -> AsyncIterator[None]:
-    """Runs every service for the block, which begins once all of them serve.
+    """Runs every service for the block, which begins once all of them serve. They call each other without sockets.
 
     The gateway stops first, so that nothing new comes in while the services drain.
     """
     others: list[_Running] = []
     gateway = _Running(GATEWAY, settings[GATEWAY.name], ch)
-    try:
-        await gateway.start()
-        others = [_Running(part, settings[part.name], ch) for part in SERVICES]
-        await _start_all(others)
-        yield
-    finally:
+    with local_calls():
         try:
-            await gateway.stop()
+            await gateway.start()
+            others = [_Running(part, settings[part.name], ch) for part in SERVICES]
+            await _start_all(others)
+            yield
         finally:
-            await _all(service.stop() for service in others)
+            try:
+                await gateway.stop()
+            finally:
+                await _all(service.stop() for service in others)
 
 
 async def _start_all(services: Sequence["_Running"]) -> None:

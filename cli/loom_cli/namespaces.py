@@ -1,5 +1,6 @@
 """`loom namespace`: makes, lists and changes namespaces."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,6 +15,15 @@ app = typer.Typer(help="Makes, lists and changes namespaces.", no_args_is_help=T
 
 Name = Annotated[str, typer.Argument(help="Name of the namespace.")]
 Org = Annotated[str, typer.Option(help="Organisation of the namespace.")]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--write-policy",
+        help='What may be written to it, as JSON such as \'{"secrets": "redact", "blocked_words": ["falcon"]}\', or '
+        "@FILE that holds it. Parts that it leaves out are their defaults, so {} takes it away.",
+        show_default=False,
+    ),
+]
 _PAGE = 500
 
 
@@ -31,6 +41,7 @@ def create_namespace(
     daily_cost_cap: Annotated[
         float | None, typer.Option(min=0, help="Most that its calls to models may cost in a day, in US dollars.")
     ] = None,
+    write_policy: Policy = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -47,6 +58,7 @@ def create_namespace(
         restricted=restricted,
         classification=classification,
         daily_cost_cap_usd=daily_cost_cap,
+        write_policy=_policy(write_policy),
     )
     made = as_operator(options.directory(data_dir), lambda identity: identity.CreateNamespace(request))
     if as_json:
@@ -104,6 +116,7 @@ def update_namespace(
         float | None, typer.Option(min=0, help="Most that its calls to models may cost in a day, in US dollars.")
     ] = None,
     clear_cap: Annotated[bool, typer.Option("--clear-cap", help="Let the deployment's cap hold.")] = False,
+    write_policy: Policy = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -126,12 +139,38 @@ def update_namespace(
         llm_cache=llm_cache,
         daily_cost_cap_usd=daily_cost_cap,
         clear_daily_cost_cap=clear_cap,
+        write_policy=_policy(write_policy),
     )
     done = as_operator(options.directory(data_dir), lambda identity: identity.UpdateNamespace(request))
     if as_json:
         print_json({**_row(done.namespace), "changed": done.changed})
         return
     OUT.print(f"{'changed' if done.changed else 'nothing to change:'} {_line(done.namespace)}", markup=False)
+
+
+def _policy(text: str | None) -> "identity_pb2.WritePolicy | None":
+    """Returns the policy of the option's text; None where it was not given."""
+    from google.protobuf import json_format
+
+    from loom.identity.v1 import identity_pb2 as pb
+
+    if text is None:
+        return None
+    try:
+        told = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
+        return json_format.Parse(told, pb.WritePolicy())
+    except (OSError, UnicodeError) as error:
+        raise CommandError(f"--write-policy: {text[1:]} cannot be read") from error
+    except json_format.ParseError as error:
+        raise CommandError(f"--write-policy is no policy: {error}") from None
+
+
+def _policy_row(space: "identity_pb2.NamespaceInfo") -> dict[str, object] | None:
+    from google.protobuf import json_format
+
+    if not space.HasField("write_policy"):
+        return None
+    return json_format.MessageToDict(space.write_policy, preserving_proto_field_name=True)
 
 
 def _row(space: "identity_pb2.NamespaceInfo") -> dict[str, object]:
@@ -148,6 +187,7 @@ def _row(space: "identity_pb2.NamespaceInfo") -> dict[str, object]:
         "classifier_endpoint": space.classifier_endpoint,
         "llm_cache": space.llm_cache if space.HasField("llm_cache") else None,
         "daily_cost_cap_usd": space.daily_cost_cap_usd if space.HasField("daily_cost_cap_usd") else None,
+        "write_policy": _policy_row(space),
         "created_at": space.created_at,
         "updated_at": space.updated_at,
     }
