@@ -77,7 +77,8 @@ class Contract:
         for service_index, service in enumerate(file.service):
             for index, method in enumerate(service.method):
                 op = method.options.Extensions[self._op_pb2.op]
-                if op.role == self._op_pb2.ROLE_INTERNAL:
+                # What answers several messages is written by hand: it is no call with one answer.
+                if op.role == self._op_pb2.ROLE_INTERNAL or method.client_streaming or method.server_streaming:
                     continue
                 comment = locations.get((6, service_index, 2, index), "")
                 self.operations.append(
@@ -103,6 +104,7 @@ class Contract:
             return str(field.type_name).rsplit(".", 1)[-1]
         kinds = {
             self.types.TYPE_STRING: "str",
+            self.types.TYPE_BYTES: "bytes",
             self.types.TYPE_BOOL: "bool",
             self.types.TYPE_INT32: "int",
             self.types.TYPE_DOUBLE: "float",
@@ -172,7 +174,7 @@ def _attribute(contract: Contract, field: Any) -> str:
         return f"{field.name}: tuple[{kind}, ...] = ()"
     if field.type == contract.types.TYPE_MESSAGE or field.proto3_optional:
         return f"{field.name}: {kind} | None = None"
-    defaults = {"str": '""', "bool": "False", "int": "0", "float": "0.0"}
+    defaults = {"str": '""', "bytes": 'b""', "bool": "False", "int": "0", "float": "0.0"}
     return f"{field.name}: {kind} = {defaults[kind]}"
 
 

@@ -11,9 +11,12 @@ with Loom() as loom:  # LOOM_BASE_URL and LOOM_API_KEY
 from loom_client._generated.types import Memory, MemoryHit, MemoryInput
 from loom_client.client import AsyncLoom, Loom
 from loom_client.errors import LoomConfigError, LoomConnectionError, LoomError
+from loom_client.transfer import ExportedLine, Imported, RefusedLine
 
 __all__ = [
     "AsyncLoom",
+    "ExportedLine",
+    "Imported",
     "Loom",
     "LoomConfigError",
     "LoomConnectionError",
@@ -21,4 +24,5 @@ __all__ = [
     "Memory",
     "MemoryHit",
     "MemoryInput",
+    "RefusedLine",
 ]

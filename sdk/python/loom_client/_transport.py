@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +19,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 # Source: chosen. Random waits below 0.2, 0.4 and 0.8 s bridge a restart behind a balancer.
 MAX_ATTEMPTS: Final = 4
 MAX_WAIT_S: Final = 10.0
+_NDJSON: Final = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,31 @@ class SyncTransport:
                 return _read(answer)
         raise AssertionError("the retry loop ends by an answer or an error")
 
+    def lines_out(self, op: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        """Yields the lines that an operation answers, as they come."""
+        url, content = f"{self._config.base_url}/v1/{op}", _encode(body)
+        try:
+            with self._http.stream("POST", url, content=content, headers=_call_headers(self._config)) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    _read(answer)
+                yield from _Lines().over(answer.iter_bytes())
+        except httpx.HTTPError as error:
+            raise _unreachable(self._config, error) from error
+
+    def lines_in(self, op: str, asked: Mapping[str, str], lines: list[bytes]) -> list[bytes]:
+        """Sends lines to an idempotent operation and returns those of its answer."""
+        headers = {**_call_headers(self._config), "Content-Type": _NDJSON}
+        url, content = f"{self._config.base_url}/v1/{op}", b"\n".join(lines)
+        for attempt in tenacity.Retrying(**_policy(self._config, repeatable=True)):
+            with attempt:
+                try:
+                    answer = self._http.post(url, params=dict(asked), content=content, headers=headers, timeout=None)
+                except httpx.HTTPError as error:
+                    raise _unreachable(self._config, error) from error
+                return _read_lines(answer)
+        raise AssertionError("the retry loop ends by an answer or an error")
+
     def close(self) -> None:
         """Closes the connections."""
         self._http.close()
@@ -110,9 +136,70 @@ class AsyncTransport:
                 return _read(answer)
         raise AssertionError("the retry loop ends by an answer or an error")
 
+    async def lines_out(self, op: str, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        """Yields the lines that an operation answers, as they come."""
+        url, content = f"{self._config.base_url}/v1/{op}", _encode(body)
+        lines = _Lines()
+        try:
+            async with self._http.stream("POST", url, content=content, headers=_call_headers(self._config)) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _read(answer)
+                async for part in answer.aiter_bytes():
+                    for line in lines.take(part):
+                        yield line
+                for line in lines.end():
+                    yield line
+        except httpx.HTTPError as error:
+            raise _unreachable(self._config, error) from error
+
+    async def lines_in(self, op: str, asked: Mapping[str, str], lines: list[bytes]) -> list[bytes]:
+        """Sends lines to an idempotent operation and returns those of its answer."""
+        headers = {**_call_headers(self._config), "Content-Type": _NDJSON}
+        url, content = f"{self._config.base_url}/v1/{op}", b"\n".join(lines)
+        async for attempt in tenacity.AsyncRetrying(**_policy(self._config, repeatable=True)):
+            with attempt:
+                try:
+                    answer = await self._http.post(
+                        url, params=dict(asked), content=content, headers=headers, timeout=None
+                    )
+                except httpx.HTTPError as error:
+                    raise _unreachable(self._config, error) from error
+                return _read_lines(answer)
+        raise AssertionError("the retry loop ends by an answer or an error")
+
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
+
+
+class _Lines:
+    """Puts lines together from parts of an answer."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def over(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            yield from self.take(part)
+        yield from self.end()
+
+    def take(self, part: bytes) -> Iterator[bytes]:
+        first, *rest = part.split(b"\n")
+        self._held += first
+        for piece in rest:
+            yield bytes(self._held)
+            self._held = bytearray(piece)
+
+    def end(self) -> Iterator[bytes]:
+        if self._held:
+            yield bytes(self._held)
+
+
+def _read_lines(answer: httpx.Response) -> list[bytes]:
+    if not answer.is_success:
+        _read(answer)
+    return [line for line in answer.content.split(b"\n") if line]
 
 
 def _repeatable(body: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """What the generated modules stand on: messages as dataclasses, and a caller that sends them."""
 
+import base64
 import dataclasses
 import types
 import typing
@@ -53,6 +54,8 @@ def _plain(value: object) -> object:
         return value.to_json()
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(inner) for inner in value]
     return value
@@ -74,4 +77,6 @@ def _reader(hint: Any) -> Any:  # a type at run time has no narrower static type
         return hint.from_json
     if hint is float:
         return float
+    if hint is bytes:
+        return base64.b64decode
     return lambda value: value

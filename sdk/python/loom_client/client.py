@@ -1,6 +1,6 @@
 """The clients: `Loom` waits for each answer, `AsyncLoom` is its twin for asyncio."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,6 +9,16 @@ import httpx
 from loom_client._generated.async_ops import AsyncOperations
 from loom_client._generated.ops import Operations
 from loom_client._transport import DEFAULT_TIMEOUT_S, MAX_ATTEMPTS, AsyncTransport, ClientConfig, SyncTransport
+from loom_client.transfer import (
+    ExportedLine,
+    Imported,
+    export_body,
+    export_lines,
+    export_lines_async,
+    import_lines,
+    import_lines_async,
+    import_query,
+)
 
 
 class Loom(Operations):
@@ -36,12 +46,79 @@ class Loom(Operations):
         max_attempts: int = MAX_ATTEMPTS,
         http: httpx.Client | None = None,
     ) -> None:
-        self._transport = SyncTransport(ClientConfig.of(base_url, token, namespace, timeout_s, max_attempts), http)
+        self._config = ClientConfig.of(base_url, token, namespace, timeout_s, max_attempts)
+        self._transport = SyncTransport(self._config, http)
         super().__init__(self._transport)
 
     def call(self, op: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Calls an operation by name and returns its JSON answer; it is sent once, never again."""
         return self._transport.call(op, body or {}, idempotent=False)
+
+    def export(
+        self,
+        *,
+        namespace: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        with_vectors: bool = False,
+        with_versions: bool = False,
+        cursor: str | None = None,
+    ) -> Iterator[ExportedLine]:
+        """Yields every memory of a namespace as a line of JSON, in order of key, user and session, as of one moment.
+
+        Args:
+            namespace: Namespace to read. Default: the client's.
+            user_id: Only this user's.
+            session_id: Only this session's.
+            kinds: Only of these kinds.
+            tags: Only with any of these labels.
+            with_vectors: Whether vectors come along, so that an import need not make them again.
+            with_versions: Whether earlier versions do.
+            cursor: Goes on where an export with the same arguments was cut.
+
+        Raises:
+            LoomError: The call was refused, failed or was cut; its `reason` tells why.
+        """
+        body = export_body(
+            namespace=namespace,
+            user_id=user_id,
+            session_id=session_id,
+            kinds=kinds,
+            tags=tags,
+            with_vectors=with_vectors,
+            with_versions=with_versions,
+            cursor=cursor,
+        )
+        return export_lines(self._transport, body)
+
+    def import_(
+        self,
+        lines: Iterable[bytes],
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        skip_existing: bool = False,
+    ) -> Iterator[Imported]:
+        """Stores lines of an export, some thousands in a call, and yields what was done after each call.
+
+        Nothing is sent until the result is read. The same lines may be sent again: what is there already makes no new
+        version.
+
+        Args:
+            lines: Lines of JSON; a file opened with `"rb"` is one source.
+            namespace: Namespace to write. Default: the client's.
+            dry_run: Whether to check the lines and store nothing.
+            skip_existing: Whether a key that is there with other content is left as it is, and not given a new version.
+
+        Raises:
+            LoomError: A call was refused or failed; what was yielded before is stored.
+        """
+        asked = import_query(
+            namespace=namespace or self._config.namespace, dry_run=dry_run, skip_existing=skip_existing
+        )
+        return import_lines(self._transport, lines, asked)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -69,12 +146,52 @@ class AsyncLoom(AsyncOperations):
         max_attempts: int = MAX_ATTEMPTS,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._transport = AsyncTransport(ClientConfig.of(base_url, token, namespace, timeout_s, max_attempts), http)
+        self._config = ClientConfig.of(base_url, token, namespace, timeout_s, max_attempts)
+        self._transport = AsyncTransport(self._config, http)
         super().__init__(self._transport)
 
     async def call(self, op: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Calls an operation by name and returns its JSON answer; it is sent once, never again."""
         return await self._transport.call(op, body or {}, idempotent=False)
+
+    def export(
+        self,
+        *,
+        namespace: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        with_vectors: bool = False,
+        with_versions: bool = False,
+        cursor: str | None = None,
+    ) -> AsyncIterator[ExportedLine]:
+        """Yields every memory of a namespace as a line of JSON; see `Loom.export`."""
+        body = export_body(
+            namespace=namespace,
+            user_id=user_id,
+            session_id=session_id,
+            kinds=kinds,
+            tags=tags,
+            with_vectors=with_vectors,
+            with_versions=with_versions,
+            cursor=cursor,
+        )
+        return export_lines_async(self._transport, body)
+
+    def import_(
+        self,
+        lines: Iterable[bytes],
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        skip_existing: bool = False,
+    ) -> AsyncIterator[Imported]:
+        """Stores lines of an export and yields what was done after each call; see `Loom.import_`."""
+        asked = import_query(
+            namespace=namespace or self._config.namespace, dry_run=dry_run, skip_existing=skip_existing
+        )
+        return import_lines_async(self._transport, lines, asked)
 
     async def close(self) -> None:
         """Closes the connections."""
