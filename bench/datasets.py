@@ -35,11 +35,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Question:
-    """One question and the turns that answer it, as positions in the conversation."""
+    """One question, the turns that answer it, as positions in the conversation, and the answer; empty for none."""
 
     text: str
     category: str
     evidence: tuple[int, ...]
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def _conversation(sample: dict[str, Any]) -> Conversation:
     for raw in sample["qa"]:
         found = sorted({places[turn] for text in raw.get("evidence") or [] for turn in _ids(text) if turn in places})
         if found:
-            questions.append(Question(raw["question"], _CATEGORIES[raw["category"]], tuple(found)))
+            answer = str(raw.get("answer", ""))
+            questions.append(Question(raw["question"], _CATEGORIES[raw["category"]], tuple(found), answer))
     return Conversation(sample["sample_id"], tuple(turns), tuple(questions))
 
 

@@ -67,7 +67,13 @@ def _wait(process: "subprocess.Popen[bytes]", port: int) -> None:
 
 
 def _configuration(port: int, upstream: str, contract: Path, services: list[str]) -> dict[str, Any]:
-    host, _, upstream_port = upstream.rpartition(":")
+    manager = _connections(contract, services)
+    filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+    listener = {"address": _socket("127.0.0.1", port), "filter_chains": [{"filters": filters}]}
+    return {"static_resources": {"listeners": [listener], "clusters": [_cluster(upstream)]}}
+
+
+def _connections(contract: Path, services: list[str]) -> dict[str, Any]:
     transcoder = {
         "@type": f"{_TYPES}.filters.http.grpc_json_transcoder.v3.GrpcJsonTranscoder",
         "proto_descriptor": str(contract),
@@ -75,57 +81,33 @@ def _configuration(port: int, upstream: str, contract: Path, services: list[str]
         "auto_mapping": True,
         "print_options": {"preserve_proto_field_names": True, "always_print_primitive_fields": True},
     }
-    manager = {
+    router = {"@type": f"{_TYPES}.filters.http.router.v3.Router"}
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "60s"}}
+    return {
         "@type": f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "bench",
-        "route_config": {
-            "virtual_hosts": [
-                {
-                    "name": "all",
-                    "domains": ["*"],
-                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "upstream", "timeout": "60s"}}],
-                }
-            ]
-        },
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
         "http_filters": [
             {"name": "envoy.filters.http.grpc_json_transcoder", "typed_config": transcoder},
-            {
-                "name": "envoy.filters.http.router",
-                "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"},
-            },
+            {"name": "envoy.filters.http.router", "typed_config": router},
         ],
     }
+
+
+def _cluster(upstream: str) -> dict[str, Any]:
+    host, _, port = upstream.rpartition(":")
     http2 = {
         "@type": f"{_TYPES}.upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": {"http2_protocol_options": {}},
     }
-    endpoint = {"address": {"socket_address": {"address": host, "port_value": int(upstream_port)}}}
+    endpoint = {"endpoint": {"address": _socket(host, int(port))}}
     return {
-        "static_resources": {
-            "listeners": [
-                {
-                    "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
-                    "filter_chains": [
-                        {
-                            "filters": [
-                                {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
-                            ]
-                        }
-                    ],
-                }
-            ],
-            "clusters": [
-                {
-                    "name": "upstream",
-                    "type": "STATIC",
-                    "typed_extension_protocol_options": {
-                        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2
-                    },
-                    "load_assignment": {
-                        "cluster_name": "upstream",
-                        "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
-                    },
-                }
-            ],
-        }
+        "name": "upstream",
+        "type": "STATIC",
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+        "load_assignment": {"cluster_name": "upstream", "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
+
+
+def _socket(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from bench import results
 from bench.datasets import NEVER_STORED, Conversation, Question, Turn, locomo
-from bench.measures import CUTS, averages, rank_measures
+from bench.measures import CUTS, auc, averages, rank_measures
 from bench.references import Embedder, bm25_scores, vector_scores
 from bench.server import loom
 from loom_client import Loom, MemoryInput
@@ -34,7 +34,7 @@ def run(data: Path) -> None:
         "methods": {},
     }
     with loom() as server, Loom(server.http_url, server.token, timeout_s=120) as client:
-        _store(client, conversations)
+        store_conversations(client, conversations)
         rows, top_scores = _search_all(client, conversations)
         figures["methods"]["loom"] = averages(rows)
         figures["never_stored"] = _never_stored(client, conversations, top_scores)
@@ -46,11 +46,12 @@ def run(data: Path) -> None:
     print("never stored:", figures["never_stored"])
 
 
-def _store(client: Loom, conversations: list[Conversation]) -> None:
+def store_conversations(client: Loom, conversations: list[Conversation]) -> None:
+    """Stores every turn of the conversations, each under its conversation as the user."""
     for conversation in track(conversations, "storing", disable=_quiet()):
         items = [_memory(conversation, place, turn) for place, turn in enumerate(conversation.turns) if turn.text]
         for start in range(0, len(items), _BATCH):
-            answer = client.memory.set_many(items[start : start + _BATCH])
+            answer = client.memory.set_many(items[start : start + _BATCH], verbatim=True)
             if answer.error_count:
                 refused = next(result for result in answer.results if result.message)
                 raise SystemExit(f"bench: a turn was refused: {refused.reason}: {refused.message}")
@@ -102,18 +103,12 @@ def _never_stored(client: Loom, conversations: list[Conversation], positives: li
         "with_a_hit_not_marked_low": round(unmarked / asked, 4),
         "top_score": _spread(tops),
         "top_score_of_stored": _spread(positives),
-        "auc_of_top_score": round(_auc(positives, tops), 4),
+        "auc_of_top_score": auc(positives, tops),
     }
 
 
 def _spread(scores: list[float]) -> dict[str, float]:
     return {f"p{share}": round(float(np.percentile(scores, share)), 3) for share in (5, 50, 95)}
-
-
-def _auc(positives: list[float], negatives: list[float]) -> float:
-    """Returns how often a stored question's top score is above a never-stored one's; equal counts half."""
-    high, low = np.asarray(positives)[:, None], np.asarray(negatives)[None, :]
-    return float((high > low).mean() + (high == low).mean() / 2)
 
 
 def _references(conversations: list[Conversation], embed: Embedder) -> dict[str, Any]:

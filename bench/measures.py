@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Final
 
+import numpy as np
+
 from bench.datasets import Question
 
 CUTS: Final = (5, 10, 20)
@@ -46,3 +48,9 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
         f"p{share}_ms": round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))], 2)
         for share in (50, 95, 99)
     }
+
+
+def auc(positives: Sequence[float], negatives: Sequence[float]) -> float:
+    """Returns how often one of `positives` is above one of `negatives`; equal counts half."""
+    high, low = np.asarray(positives)[:, None], np.asarray(negatives)[None, :]
+    return round(float((high > low).mean() + (high == low).mean() / 2), 4)

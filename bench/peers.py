@@ -1,8 +1,9 @@
-"""Measures one peer in its own environment; started by `bench.latency`, prints one line of JSON.
+"""Measures one peer in its own environment; started by `bench.memory`, prints one line of JSON.
 
-Usage: python peers.py mem0|chroma JOB.json VECTORS.npy
-Both get the same texts, the same vectors and a condition on the user, as Loom does. mem0 runs with `infer=False`, so
-that no model is called; it has no bulk add without one, so the middle of the texts is loaded through its vector store.
+Usage: python peers.py mem0|chroma JOB.json
+Both get the same texts, the same vectors and a condition on the user, who stands for Loom's namespace. mem0 runs with
+`infer=False`, so that no model is called; it has no bulk add without one, so all but the timed texts are loaded through
+its vector store.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,53 +27,71 @@ os.environ |= {
 
 import numpy as np
 import psutil
+from corpus_vectors import tenant_of, vectors_of  # beside this file: the environment has no Loom
 
-USER = "u1"
 TOP_K = 10
+_BATCH = 2_000
+
+
+class Rows:
+    """What a peer stores: texts, their vectors in the batches in which Loom has them, and whose each is."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.texts: list[str] = job["texts"]
+        self.base = np.load(job["base"])
+        self.tenants: int = job["tenants"]
+
+    def user(self, number: int) -> str:
+        """Returns who owns a row."""
+        return f"u{tenant_of(number, self.tenants)}"
+
+    def vectors(self, first: int, count: int) -> Any:
+        """Returns vectors of rows of one batch."""
+        start = first // _BATCH * _BATCH
+        return vectors_of(self.base, start, _BATCH)[first - start : first - start + count]
 
 
 class Chroma:
     """chromadb, persistent, with a condition on the user."""
 
-    def __init__(self, folder: str, vectors: dict[str, Any]) -> None:
+    def __init__(self, folder: str, rows: Rows) -> None:
         import chromadb
 
         client = chromadb.PersistentClient(folder, settings=chromadb.Settings(anonymized_telemetry=False))
         self._collection = client.create_collection("mem", metadata={"hnsw:space": "cosine"}, embedding_function=None)
-        self._vectors = vectors
+        self._rows = rows
 
-    def add(self, text: str) -> None:
-        """Adds one text."""
-        self.load([text])
-
-    def load(self, texts: list[str]) -> None:
-        """Adds texts in bulk."""
-        for start in range(0, len(texts), 2000):
-            part = texts[start : start + 2000]
-            self._collection.add(
-                ids=[uuid.uuid4().hex for _ in part],
-                embeddings=np.stack([self._vectors[text] for text in part]),
-                documents=part,
-                metadatas=[{"user_id": USER}] * len(part),
-            )
-
-    def search(self, query: str) -> None:
-        """Finds the ten nearest texts of the user."""
-        self._collection.query(
-            query_embeddings=[self._vectors[query].tolist()], n_results=TOP_K, where={"user_id": USER}
+    def add(self, first: int, count: int = 1) -> None:
+        """Adds rows."""
+        numbers = range(first, first + count)
+        self._collection.add(
+            ids=[uuid.uuid4().hex for _ in numbers],
+            embeddings=self._rows.vectors(first, count),
+            documents=[self._rows.texts[number] for number in numbers],
+            metadatas=[{"user_id": self._rows.user(number)} for number in numbers],
         )
+
+    def load(self, count: int) -> None:
+        """Adds the first rows in bulk."""
+        for first in range(0, count, _BATCH):
+            self.add(first, min(_BATCH, count - first))
+
+    def search(self, number: int, vector: Any) -> None:
+        """Finds the ten nearest texts of a user."""
+        where = {"user_id": self._rows.user(number)}
+        self._collection.query(query_embeddings=[vector.tolist()], n_results=TOP_K, where=where)
 
 
 class Mem0:
     """mem0ai over its default store, local qdrant."""
 
-    def __init__(self, folder: str, vectors: dict[str, Any]) -> None:
+    def __init__(self, folder: str, rows: Rows) -> None:
         from mem0 import Memory
         from mem0.utils.factory import EmbedderFactory
 
-        self._vectors = vectors
-        embedder = _TableEmbedder(vectors)
-        EmbedderFactory.create = classmethod(lambda cls, *args, **options: embedder)
+        self._rows = rows
+        self._embedder = _GivenEmbedder()
+        EmbedderFactory.create = classmethod(lambda cls, *args, **options: self._embedder)
         store = {"collection_name": "mem", "path": f"{folder}/q", "on_disk": True, "embedding_model_dims": 384}
         self._memory = Memory.from_config(
             {
@@ -83,39 +103,43 @@ class Mem0:
         # Its sparse leg needs files from a hub; a plain install runs without.
         self._memory.vector_store._bm25_encoder = False
 
-    def add(self, text: str) -> None:
-        """Adds one text without a model."""
-        self._memory.add(text, user_id=USER, infer=False)
+    def add(self, first: int) -> None:
+        """Adds one row without a model."""
+        self._embedder.vector = self._rows.vectors(first, 1)[0]
+        self._memory.add(self._rows.texts[first], user_id=self._rows.user(first), infer=False)
 
-    def load(self, texts: list[str]) -> None:
-        """Loads texts through the vector store, in the form that `add` gives them."""
-        for start in range(0, len(texts), 1000):
-            part = texts[start : start + 1000]
+    def load(self, count: int) -> None:
+        """Loads rows through the vector store, in the form that `add` gives them."""
+        for first in range(0, count, _BATCH // 2):
+            numbers = range(first, min(first + _BATCH // 2, count))
             self._memory.vector_store.insert(
-                vectors=[self._vectors[text].tolist() for text in part],
-                payloads=[{"user_id": USER, "data": text, "hash": uuid.uuid4().hex} for text in part],
-                ids=[str(uuid.uuid4()) for _ in part],
+                vectors=self._rows.vectors(first, len(numbers)).tolist(),
+                payloads=[
+                    {"user_id": self._rows.user(number), "data": self._rows.texts[number], "hash": uuid.uuid4().hex}
+                    for number in numbers
+                ],
+                ids=[str(uuid.uuid4()) for _ in numbers],
             )
 
-    def search(self, query: str) -> None:
-        """Finds the ten nearest texts of the user."""
-        self._memory.search(query, filters={"user_id": USER}, top_k=TOP_K)
+    def search(self, number: int, vector: Any) -> None:
+        """Finds the ten nearest texts of a user."""
+        self._embedder.vector = vector
+        self._memory.search("given", filters={"user_id": self._rows.user(number)}, top_k=TOP_K)
 
 
-class _TableEmbedder:
-    """Returns vectors that were made before."""
+class _GivenEmbedder:
+    """Returns the vector that was made before."""
 
     class config:  # noqa: N801 - mem0 reads it by this name
         """What mem0 asks of an embedder."""
 
         embedding_dims = 384
 
-    def __init__(self, vectors: dict[str, Any]) -> None:
-        self._vectors = vectors
+    vector: Any = None
 
     def embed(self, text: str, memory_action: object = None) -> list[float]:
         """Returns one vector."""
-        found: list[float] = self._vectors[text].tolist()
+        found: list[float] = self.vector.tolist()
         return found
 
     def embed_batch(self, texts: list[str], memory_action: object = None) -> list[list[float]]:
@@ -131,36 +155,36 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 def main() -> None:
     """Measures and prints."""
     logging.disable(logging.CRITICAL)
-    name, job_path, vectors_path = sys.argv[1:]
+    name, job_path = sys.argv[1:]
     job = json.loads(Path(job_path).read_text("utf-8"))
-    texts, queries, timed = job["texts"], job["queries"], job["timed"]
-    table = dict(zip([*texts, *queries], np.load(vectors_path), strict=True))
+    rows, asked, timed = Rows(job), np.load(job["asked"]), job["timed"]
+    size = len(rows.texts) - timed
     before = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        peer = {"mem0": Mem0, "chroma": Chroma}[name](folder, table)
-        peer.add(texts[0])
+        peer = {"mem0": Mem0, "chroma": Chroma}[name](folder, rows)
         began = time.perf_counter()
-        peer.load(texts[1:-timed])
+        peer.load(size)
         bulk_s = time.perf_counter() - began
-        adds = [_seconds(peer.add, text) for text in texts[-timed:]]
-        for query in queries[: job["warm_up"]]:
-            peer.search(query)
-        searches = [_seconds(peer.search, query) for query in queries[job["warm_up"] :]]
+        adds = [_seconds(lambda n=n: peer.add(size + n)) for n in range(timed)]
+        warm_up = len(asked) - timed
+        for number in range(warm_up):
+            peer.search(number, asked[number])
+        searches = [_seconds(lambda n=n: peer.search(n, asked[n])) for n in range(warm_up, len(asked))]
         print(
             json.dumps(
                 {
                     "set": percentiles(adds),
                     "search": percentiles(searches),
-                    "bulk_per_s": round((len(texts) - timed - 1) / bulk_s, 1),
+                    "bulk_per_s": round(size / bulk_s, 1),
                     "rss_mb": (psutil.Process().memory_info().rss - before) >> 20,
                 }
             )
         )
 
 
-def _seconds(work: Any, text: str) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
-    work(text)
+    work()
     return time.perf_counter() - began
 
 

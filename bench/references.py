@@ -23,15 +23,22 @@ def text_of(turn: Turn) -> str:
 
 
 def bm25_scores(conversation: Conversation) -> Scores:
-    """Returns BM25 (Lucene's form, k1 1.2, b 0.75) with Porter2 stems and English stop words: [question, turn]."""
+    """Returns BM25 of each question and turn: [question, turn]."""
+    return bm25_of(
+        [text_of(turn) for turn in conversation.turns], [question.text for question in conversation.questions]
+    )
+
+
+def bm25_of(texts: Sequence[str], queries: Sequence[str]) -> Scores:
+    """Returns BM25 (Lucene's form, k1 1.2, b 0.75) with Porter2 stems and English stop words: [query, text]."""
     stemmer = Stemmer.Stemmer("english")
     options: dict[str, Any] = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
     index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
-    index.index(bm25s.tokenize([text_of(turn) for turn in conversation.turns], **options), show_progress=False)
+    index.index(bm25s.tokenize(list(texts), **options), show_progress=False)
     rows = []
-    for question in conversation.questions:
-        tokens = bm25s.tokenize(question.text, return_ids=False, **options)[0]
-        rows.append(index.get_scores(tokens) if tokens else np.zeros(len(conversation.turns)))
+    for query in queries:
+        tokens = bm25s.tokenize(query, return_ids=False, **options)[0]
+        rows.append(index.get_scores(tokens) if tokens else np.zeros(len(texts)))
     return np.asarray(rows, dtype=np.float32)
 
 
@@ -58,6 +65,12 @@ class Embedder:
 
 def vector_scores(conversation: Conversation, embed: Embedder) -> Scores:
     """Returns cosines of the question and the turn, whole: [question, turn]."""
-    questions = embed([question.text for question in conversation.questions])
-    scores: Scores = questions @ embed([text_of(turn) for turn in conversation.turns]).T
+    return cosines_of(
+        [text_of(turn) for turn in conversation.turns], [question.text for question in conversation.questions], embed
+    )
+
+
+def cosines_of(texts: Sequence[str], queries: Sequence[str], embed: Embedder) -> Scores:
+    """Returns cosines: [query, text]."""
+    scores: Scores = embed(queries) @ embed(texts).T
     return scores

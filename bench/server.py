@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,19 +39,30 @@ class RunningLoom:
 
     def model_folder(self) -> Path:
         """Returns a copy of the embedding model's files that outlives this Loom."""
-        kept = WORK / "model"
-        if not kept.exists():
-            # Set-up lays the files out beside the environment; a start without it, in the data directory.
-            places = (Path(sys.prefix) / "share", self.data_dir / "models")
-            found = [file for place in places for file in sorted(place.rglob("model.onnx"))]
-            if not found:
-                sys.exit("bench: the files of the embedding model were not found; run `make setup` first")
-            shutil.copytree(found[0].parent, kept)
-        return kept
+        # A start without set-up lays them out in the data directory.
+        return model_folder(self.data_dir / "models")
 
     def disk_bytes(self) -> int:
         """Returns the size of the data directory."""
-        return sum(path.stat().st_size for path in self.data_dir.rglob("*") if path.is_file())
+        size = 0
+        for folder, _, names in os.walk(self.data_dir):
+            for name in names:
+                # The engine removes files meanwhile.
+                with suppress(FileNotFoundError):
+                    size += os.stat(os.path.join(folder, name)).st_size
+        return size
+
+
+def model_folder(*beside: Path) -> Path:
+    """Returns a copy of the embedding model's files, from where set-up lays them out or from one of `beside`."""
+    kept = WORK / "model"
+    if not kept.exists():
+        places = (Path(sys.prefix) / "share", *beside)
+        found = [file for place in places for file in sorted(place.rglob("model.onnx"))]
+        if not found:
+            sys.exit("bench: the files of the embedding model were not found; run `make setup` first")
+        shutil.copytree(found[0].parent, kept)
+    return kept
 
 
 @contextmanager
