@@ -93,7 +93,7 @@ def test_no_acknowledged_revision_is_lost_over_twenty_kills_under_four_writers(t
             for writer in writers:
                 writer.start()
             # Some lives end before they acknowledge anything, others amid much; always at a moment of chance.
-            enough = chance.randint(0, 16)
+            enough = chance.randint(0, 10)
             eventually(lambda: len(told.fresh) >= enough, 60, f"{enough} keys written")  # noqa: B023 - called at once
             time.sleep(chance.uniform(0, 0.1))  # the moment of the kill is the test's subject
         finally:
@@ -113,7 +113,7 @@ def test_no_acknowledged_revision_is_lost_over_twenty_kills_under_four_writers(t
 def check_last_life(up: UpProcess, told: Acknowledged, chance: random.Random) -> None:
     """Checks all that the last life acknowledged, and a few of older lives, so that the test grows with its length."""
     older = sorted(set(told.versions) - told.fresh)
-    places = [*told.fresh, *chance.sample(older, min(5, len(older)))]
+    places = [*told.fresh, *chance.sample(older, min(2, len(older)))]
     check(up, {place: told.versions[place] for place in places})
     told.fresh.clear()
 

@@ -12,7 +12,7 @@ from support.up import UpProcess, run_loom
 
 from loom_client import Loom
 
-ROWS = 10_000
+ROWS = 4_000
 PER_CALL = 500
 NAMESPACE = "read-your-writes"
 # Each fact with a paraphrase in other words, which the default model holds for near: cosines of 0.47 to 0.57.
@@ -42,7 +42,7 @@ def token(up: UpProcess) -> str:
 
 @pytest.fixture
 def busy(up: UpProcess, token: str) -> Iterator[None]:
-    """Ten thousand rows, and a writer that never rests."""
+    """Four thousand rows, and a writer that never rests."""
 
     def load(first: int) -> None:
         items = [
@@ -51,7 +51,7 @@ def busy(up: UpProcess, token: str) -> Iterator[None]:
         ]
         answer = httpx.post(
             f"{up.http_url}/v1/memory.set_many",
-            json={"items": items},
+            json={"items": items, "verbatim": True},
             headers={"Authorization": f"Bearer {token}"},
             timeout=120,
             trust_env=False,

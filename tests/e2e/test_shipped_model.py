@@ -59,3 +59,12 @@ def test_a_question_in_other_words_finds_what_answers_it(client: Loom, mode: str
 
     found = [question for fact, question in FACTS.items() if is_found(fact, question)]
     assert len(found) >= len(FACTS) * RECALL_AT_3, set(FACTS.values()) - set(found)
+
+
+def test_of_two_employers_the_present_one_comes_first(client: Loom) -> None:
+    told = {"Priya": ("Acme", "Globex"), "Tomas": ("Initech", "Umbrella")}
+    for name, employers in told.items():
+        for employer in employers:
+            client.memory.set(f"{name} works at {employer}", kind="fact", user_id=name)
+        hits = client.memory.search(f"Where does {name} work?", user_id=name).hits
+        assert [hit.memory.value for hit in hits[:1] if hit.memory] == [f"{name} works at {employers[1]}"]

@@ -47,9 +47,8 @@ async def test_a_memory_set_over_http_is_read_back_with_empty_values_and_plain_n
 async def test_a_search_without_hits_shows_an_empty_list(gateway: GatewayUnderTest) -> None:
     async with gateway.client() as client:
         answer = await client.post("/v1/search.query", json={"query": "nothing"})
-    assert answer.json() == {
-        "memory": {"hits": [], "candidates_total": 0, "abstain_code": "no_match", "error": "", "embedding_pending": 0}
-    }
+    told = {"hits": [], "candidates_total": 0, "abstain_code": "no_match", "error": "", "embedding_pending": 0}
+    assert told.items() <= answer.json()["memory"].items()
 
 
 async def test_a_similarity_is_the_number_that_the_service_sent(gateway: GatewayUnderTest) -> None:
@@ -167,7 +166,7 @@ async def test_a_header_that_contradicts_the_body_is_refused(gateway: GatewayUnd
 
 
 async def test_internal_common_and_unknown_operations_are_not_there(gateway: GatewayUnderTest) -> None:
-    hidden = [name for name in all_ops() if name not in Catalogue()]
+    hidden = [name for name in all_ops() if name not in {*Catalogue(), *Catalogue().streams}]
     assert {"embedding.embed_query", "ledger.record", "status.get"} & set(hidden)
     async with gateway.client() as client:
         for name in [*hidden, "memory.nothing", "x" * 300, "memory.set%00", "..%2fmetrics"]:

@@ -75,7 +75,12 @@ def faults(spec: OpSpec) -> Iterator[Fault]:
 def field_faults(fault: Any, field: FieldDescriptor, schema: Any, malformed: Any, invalid: Any) -> Iterator[Fault]:
     name = field.name
     wrong: list[Any] = [{"x": 1}, None, 1 if schema["type"] in ("string", "array", "boolean") else "5"]
-    yield from (fault(f"{name} is {value!r}", {name: value}, malformed, name) for value in wrong)
+    inside = f"{name}.x" if schema["type"] == "object" else name
+    places = [inside, name, name]
+    yield from (
+        fault(f"{name} is {value!r}", {name: value}, malformed, place)
+        for value, place in zip(wrong, places, strict=True)
+    )
     if (camel := "".join(part.title() if place else part for place, part in enumerate(name.split("_")))) != name:
         yield fault(f"{name} in camel case", {camel: "x"}, malformed, camel)
     if schema["type"] == "string":

@@ -36,7 +36,8 @@ def gateway(lasting_gateway: GatewayUnderTest) -> GatewayUnderTest:
 ERAS = ["legacy", "2026-07-28", "auto"]
 DEFAULT_TOOLS = [
     *("loom_search", "memory_set", "memory_get", "memory_list", "memory_delete", "memory_history"),
-    *("loom_ops", "loom_op"),
+    *("memory_restore", "memory_inspect", "memory_feedback", "memory_conflicts", "memory_resolve_conflict"),
+    *("memory_ask", "memory_brief", "memory_set_from_messages", "loom_ops", "loom_op"),
 ]
 
 
@@ -109,13 +110,18 @@ async def test_an_empty_search_says_so_and_why(gateway: GatewayUnderTest) -> Non
 @pytest.mark.parametrize("toolset", list(Toolset))
 async def test_a_toolset_is_listed_at_its_own_address(gateway: GatewayUnderTest, toolset: Toolset) -> None:
     async with connected(gateway, path=f"/mcp/{toolset.value}") as client:
-        tools = (await client.list_tools()).tools
+        page = await client.list_tools()
+        tools = list(page.tools)
+        while page.next_cursor:
+            page = await client.list_tools(cursor=page.next_cursor)
+            tools += page.tools
     names = [tool.name for tool in tools]
     assert names[0] == "loom_search"
     assert "loom_assistant_ask" not in names
     assert ("memory_search" in names) is (toolset is Toolset.ASSISTANT)
     assert ({"loom_op", "loom_ops"} <= set(names)) is (toolset is not Toolset.ASSISTANT)
-    assert set(tools[0].input_schema["properties"]) == {"query", "top_k", "tags", "bodies"}
+    shown = {"query", "top_k", "tags", "bodies", "recipe", "page", "explain"}
+    assert set(tools[0].input_schema["properties"]) == shown
     for tool in tools:
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is (tool.name not in _WRITERS)

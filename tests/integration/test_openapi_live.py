@@ -30,7 +30,12 @@ CATALOGUE: Final = Catalogue()
 DOCUMENT: Final[Any] = openapi_document(CATALOGUE, version="1.2.3")
 # The token is not made up.
 SCHEMA: Final = schemathesis.openapi.from_dict({name: part for name, part in DOCUMENT.items() if name != "security"})
-OPERATIONS: Final = {found.ok().path.removeprefix("/v1/"): found.ok() for found in SCHEMA.get_all_operations()}
+OPERATIONS: Final = {
+    name: found.ok()
+    for found in SCHEMA.get_all_operations()
+    # The generator has no words for a body of lines.
+    if (name := found.ok().path.removeprefix("/v1/")) != "memory.import"
+}
 CHECKS: Final = [
     checks.status_code_conformance,
     checks.content_type_conformance,

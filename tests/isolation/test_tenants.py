@@ -88,6 +88,14 @@ def test_a_search_shows_the_holders_own_namespace_alone_in_every_mode(
 
 
 @pytest.mark.parametrize("holder", SECRETS)
+def test_an_answer_is_made_of_the_holders_own_namespace_alone(tenants: Tenants, holder: str) -> None:
+    for op, body in (("memory.ask", {"question": "Zenith"}), ("memory.brief", {"topic": "Zenith"})):
+        found = tenants.answer(holder, op, body)
+        assert found["evidence"]
+        assert texts(found) == {holder}
+
+
+@pytest.mark.parametrize("holder", SECRETS)
 def test_the_same_key_in_another_namespace_or_organisation_is_another_memory(tenants: Tenants, holder: str) -> None:
     for op, field in (("memory.get", "memory"), ("memory.history", "versions")):
         found = tenants.answer(holder, op, {"key": "zenith", "user_id": "u1"})
@@ -117,9 +125,21 @@ def test_the_same_key_in_another_namespace_or_organisation_is_another_memory(ten
         ("memory.list", {}),
         ("memory.search", {"query": "Zenith"}),
         ("search.query", {"query": "Zenith"}),
+        ("memory.ask", {"question": "Zenith"}),
+        ("memory.brief", {"topic": "Zenith"}),
+        ("memory.extraction", {"extraction_id": "x-1"}),
+        ("memory.set_from_messages", {"messages": [{"role": "user", "content": "overwritten"}], "verbatim": True}),
         ("memory.set", {"value": "overwritten", "key": "zenith", "user_id": "u1"}),
         ("memory.set_many", {"items": [{"value": "overwritten", "key": "zenith", "user_id": "u1"}]}),
         ("memory.delete", {"key": "zenith", "user_id": "u1"}),
+        ("knowledge.ingest", {"documents": [{"source_uri": "zenith.md", "text": "overwritten"}]}),
+        ("knowledge.search", {"query": "Zenith"}),
+        ("knowledge.get", {"source_uri": "zenith.md"}),
+        ("knowledge.outline", {"source_uri": "zenith.md"}),
+        ("knowledge.list", {}),
+        ("knowledge.inspect", {"source_uri": "zenith.md"}),
+        ("knowledge.delete", {"source_uri": "zenith.md"}),
+        ("knowledge.synthesize", {"source_uris": ["zenith.md"]}),
         ("usage.summary", {}),
         ("calibration.get", {}),
         ("code.calibrate", {"reset": True}),
@@ -218,6 +238,7 @@ def test_a_restricted_namespace_is_not_there_for_whoever_was_not_given_it_by_nam
         ("memory.list", {}),
         ("memory.search", {"query": "Zenith code"}),
         ("search.query", {"query": "Zenith code"}),
+        ("memory.ask", {"question": "Zenith code"}),
         ("memory.set", {"value": "overwritten", "key": "code"}),
         ("memory.delete", {"key": "code"}),
     ):

@@ -22,8 +22,27 @@ GOOD: Final[Mapping[str, Json]] = {
     "memory.get": {"key": "fault"},
     "memory.delete": {"key": "fault"},
     "memory.history": {"key": "fault"},
+    "erasure.user": {"user_id": "fault"},
+    "erasure.redact": {"memories": [{"key": "fault"}]},
+    "erasure.status": {"erasure_id": "none"},
+    "memory.restore": {"key": "fault", "version": 1},
+    "memory.inspect": {"key": "fault"},
+    "memory.provenance": {"key": "fault"},
+    "memory.feedback": {"key": "fault", "verdict": "useful"},
+    "memory.resolve_conflict": {"conflict_id": "none", "resolution": "keep_both"},
     "memory.search": {"query": "x"},
     "search.query": {"query": "x"},
+    "memory.set_from_messages": {"messages": [{"role": "user", "content": "x"}]},
+    "memory.extraction": {"extraction_id": "none"},
+    "memory.ask": {"question": "x"},
+    "memory.brief": {"topic": "x"},
+    "knowledge.ingest": {"documents": [{"source_uri": "fault.md", "text": "x"}]},
+    "knowledge.search": {"query": "x"},
+    "knowledge.get": {"source_uri": "fault.md"},
+    "knowledge.outline": {"source_uri": "fault.md"},
+    "knowledge.inspect": {"source_uri": "fault.md"},
+    "knowledge.delete": {"source_uri": "fault.md"},
+    "knowledge.synthesize": {"source_uris": ["kept.md"]},
     "assistant.ask": {"question": "x"},
     "token.create": {"namespaces": [{"namespace": "default", "role": "viewer"}]},
     "token.revoke": {"token_id": "none"},
@@ -124,10 +143,10 @@ def text_fields(fields: Iterable[FieldDescriptor]) -> list[FieldDescriptor]:
     return [field for field in fields if field.type == field.TYPE_STRING and not field.is_repeated]
 
 
-def takes_any_text(field: FieldDescriptor) -> bool:
-    """Returns whether a field's rule looks at the length of a text alone."""
+def takes_text(field: FieldDescriptor, text: str) -> bool:
+    """Returns whether a field's rule takes a text, so far as it looks at more than the text's kind."""
     rule = _rule(field).string
-    return not (rule.pattern or getattr(rule, "in"))
+    return not (rule.pattern or getattr(rule, "in")) and len(text) <= _longest_text(field)
 
 
 def _json_changes(fields: Iterable[FieldDescriptor], good: Json) -> Iterator[tuple[str, Json, Reason]]:
@@ -155,7 +174,7 @@ def _wire_changes(message: Descriptor, good: Json) -> Iterator[tuple[str, bytes,
         rest = {key: value for key, value in good.items() if key != name}
         if _is_required(field):
             yield f"{name} missing", _encoded(message, rest), INVALID
-        texts = field.type in (field.TYPE_STRING, field.TYPE_MESSAGE)
+        texts = field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE)
         wrong = _tag(field, _VARINT) + b"\x05" if texts else _tag(field, _BYTES) + b"\x01\x05"
         yield f"{name} has another wire type", _encoded(message, rest) + wrong, MALFORMED
         for label, value in _bad_values(field):
@@ -169,9 +188,11 @@ def _wrong_types(field: FieldDescriptor) -> list[Any]:
         return [5, "x", None, [5] if field.type == field.TYPE_STRING else {}]
     wrong: dict[int, list[Any]] = {
         field.TYPE_STRING: [5, ["x"], None],
+        field.TYPE_BYTES: [5, ["x"], None],
         field.TYPE_INT32: ["5", 1.5, None],
         field.TYPE_DOUBLE: ["5", None],
         field.TYPE_BOOL: ["true", 1, None],
+        field.TYPE_MESSAGE: [5, "x", None],
     }
     return wrong[field.type]
 

@@ -182,6 +182,26 @@ class MemoryStandIn(pb_grpc.MemoryServiceServicer):
         await self._note(request)
         return pb.ListMemoryVersionsResponse()
 
+    async def RestoreMemory(self, request: pb.RestoreMemoryRequest, context: Any) -> pb.RestoreMemoryResponse:
+        await self._note(request)
+        return pb.RestoreMemoryResponse()
+
+    async def InspectMemory(self, request: pb.InspectMemoryRequest, context: Any) -> pb.InspectMemoryResponse:
+        await self._note(request)
+        return pb.InspectMemoryResponse()
+
+    async def GetMemoryProvenance(
+        self, request: pb.GetMemoryProvenanceRequest, context: Any
+    ) -> pb.GetMemoryProvenanceResponse:
+        await self._note(request)
+        return pb.GetMemoryProvenanceResponse()
+
+    async def GiveMemoryFeedback(
+        self, request: pb.GiveMemoryFeedbackRequest, context: Any
+    ) -> pb.GiveMemoryFeedbackResponse:
+        await self._note(request)
+        return pb.GiveMemoryFeedbackResponse()
+
     @property
     def service(self) -> Service:
         """What a server serves it as."""

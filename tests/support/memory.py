@@ -20,6 +20,8 @@ from loom_common.usage import Usage
 from loom_memory.app.drafts import MAX_CALL_BYTES, Draft, Outcome, Written
 from loom_memory.app.embedding import EmbeddedText
 from loom_memory.app.embedding_fake import FakeEmbedding
+from loom_memory.app.llm import LlmPort
+from loom_memory.app.llm_fake import FakeLlm
 from loom_memory.app.read import Page
 from loom_memory.app.search import SearchMode, SearchQuery
 from loom_memory.app.thresholds import ThresholdsPort
@@ -185,6 +187,7 @@ async def memory_over(
     thresholds: ThresholdsPort | None = None,
     model_calls: ModelCallGate | None = None,
     settings: MemorySettings | None = None,
+    llm: LlmPort | None = None,
 ) -> MemoryHarness:
     """Returns one process's memory over `ch`, its tables made."""
     await migrate(ch, "memory", "loom_memory")
@@ -201,6 +204,7 @@ async def memory_over(
         model_calls,
         settings or MemorySettings(),
         clock,
+        llm=llm or FakeLlm(fake=True),
     )
     return MemoryHarness(ch, parts, embedding, ledger)
 

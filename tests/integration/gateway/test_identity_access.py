@@ -24,6 +24,7 @@ from loom_common.errors import (
     Unauthenticated,
 )
 from loom_common.model_calls.reads import DirectoryReads
+from loom_common.write_policy import Treatment, WritePolicy
 from loom_gateway.oauth.people import Person
 from loom_gateway.signin.people import SignedInPeople
 
@@ -241,7 +242,18 @@ async def test_everything_that_is_said_of_a_namespace_reaches_services_and_absen
     assert (info.rerank_endpoint, info.classifier_endpoint) == ("r", "c")
     assert (info.llm_cache, info.daily_cost_cap_usd) == (None, None)
     assert info.created_at == made.created_at
+    policy = identity_pb2.WritePolicy(secrets="block", blocked_words=["falcon"], duplicates=False)
+    told = await change(owner, write_policy=policy)
+    assert (told.changed, told.namespace.write_policy.blocked_words) == (True, ["falcon"])
+    assert not (await change(owner, traffic_class="bulk")).changed
+    info = (await GrpcDirectory(identity.channel("memory")).namespace_info(identity.org, "a")) or pytest.fail(
+        "not there"
+    )
+    assert info.write_policy == WritePolicy(("falcon",), secrets=Treatment.BLOCK, duplicates=False)
+    listed = await identity.outside.ListNamespaces(identity_pb2.ListNamespacesRequest(), metadata=reader)
+    assert [space.HasField("write_policy") for space in listed.namespaces if space.name == "a"] == [False]
     for who, fields, error in (
+        (owner, {"write_policy": identity_pb2.WritePolicy(blocked_patterns=["("])}, InvalidArgument),
         (reader, {"classification": "x"}, AuthInsufficient),
         (owner, {"daily_cost_cap_usd": 1.0, "clear_daily_cost_cap": True}, InvalidArgument),
         (bearer(await identity.token("*:admin", org="other", subject="sa:x")), {"classification": "x"}, NotFound),

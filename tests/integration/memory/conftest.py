@@ -1,9 +1,13 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
+from support.bulk import BulkHarness, bulk_over
 from support.memory import MemoryHarness, memory_over
 
-from loom_common.clickhouse import ClickHouse
+from loom_common.clickhouse import ClickHouse, ClickHouseSettings
+from loom_common.clickhouse.embedded import EmbeddedClickHouse
+from loom_common.clickhouse.engine import EmbeddedEngine
 
 
 @pytest.fixture
@@ -12,6 +16,7 @@ async def memory(clickhouse: ClickHouse) -> AsyncIterator[MemoryHarness]:
     harness = await memory_over(clickhouse)
     yield harness
     await harness.parts.deletions.close()
+    await harness.parts.workers.close()
 
 
 @pytest.fixture
@@ -20,3 +25,14 @@ async def any_memory(any_clickhouse: ClickHouse) -> AsyncIterator[MemoryHarness]
     harness = await memory_over(any_clickhouse)
     yield harness
     await harness.parts.deletions.close()
+    await harness.parts.workers.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_bulk(clickhouse_engine: EmbeddedEngine) -> AsyncIterator[BulkHarness]:
+    """What moves and removes memories, over one database for a module's tests; each takes namespaces of its own."""
+    ch = EmbeddedClickHouse(clickhouse_engine, "shared_bulk", ClickHouseSettings(pool_size=2))
+    await ch.start()
+    yield await bulk_over(ch)
+    await ch.command("DROP DATABASE shared_bulk SYNC")
+    await ch.close()

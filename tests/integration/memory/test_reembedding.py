@@ -393,7 +393,9 @@ async def test_a_table_of_vectors_that_no_run_covers_does_not_exist(clickhouse: 
     }.items():
         await migrate(clickhouse, service, package)
     rows = await clickhouse.query(
-        "SELECT DISTINCT table FROM system.columns WHERE database = {d:String} AND name = 'embedding_model'",
+        "SELECT DISTINCT table FROM system.columns WHERE database = {d:String} AND name = 'embedding_model'"
+        " AND table IN ("
+        "SELECT table FROM system.columns WHERE database = {d:String} AND type = 'Array(Float32)')",
         {"d": clickhouse.database},
     )
     assert {table for (table,) in rows} == {table.name for table in harness.parts.reembedding.tables}

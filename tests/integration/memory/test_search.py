@@ -178,7 +178,7 @@ async def test_a_session_beyond_the_bound_lends_nothing_and_its_rows_are_still_f
     statistics = Statistics(rows=3, mean_dl=5.0, speakers=())
     around = await repository.neighbours(memory.scope, Filter(), now, seeds, statistics)
     assert [(each.identity.key, each.position) for each in around] == [("t0", 1), ("t1", 2), ("t2", 3)]
-    monkeypatch.setattr(memories, "_LONGEST_SESSION", 2)
+    monkeypatch.setattr(memories, "LONGEST_SESSION", 2)
     assert await repository.neighbours(memory.scope, Filter(), now, seeds, statistics) == []
     assert (await memory.found("espresso machine"))[0] == "t0"
 

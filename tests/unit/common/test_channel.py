@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.grpc import Deployment, MemoryStandIn, MemoryUnderTest, Service, bearer
 
 from loom.identity.v1 import directory_pb2, directory_pb2_grpc
@@ -255,6 +258,20 @@ async def test_a_stream_that_fails_midway_raises_its_error_after_its_messages(
         with pytest.raises(Conflict):
             await anext(stream)
     assert running.usage.llm_calls == 1
+
+
+async def test_a_stream_that_its_caller_has_no_time_for_leaves_its_span_too(
+    changes: "tuple[Changes, directory_pb2_grpc.DirectoryServiceAsyncStub]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, stub = changes
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("loom_common.outgoing._tracer", provider.get_tracer("test"))
+    with bind(Call(deadline=time.monotonic())), pytest.raises(DeadlineExceeded):
+        async for _ in stub.WatchRevocations(directory_pb2.WatchRevocationsRequest()):
+            pass
+    (span,) = exporter.get_finished_spans()
+    assert span.name.endswith("/WatchRevocations")
 
 
 async def test_a_stream_that_is_left_ends_at_the_peer(

@@ -55,6 +55,10 @@ def test_a_call_that_counts_for_several_is_taken_from_all_of_them_or_from_none()
     assert limiter.take("default", "another") == 0.0
 
 
+async def answered(rpc: Rpc, request: object) -> bool:
+    return True
+
+
 async def test_a_token_shares_its_rate_with_what_was_made_from_it_and_an_organisation_has_one_too() -> None:
     interceptor = RateLimitInterceptor(RateLimiter({"default": 0.5}, FakeClock()), org_times=3.0)
 
@@ -62,8 +66,7 @@ async def test_a_token_shares_its_rate_with_what_was_made_from_it_and_an_organis
         claims = Claims("sa:bot", "acme", (NamespaceGrant("team", Role.WRITER),), iat=0, exp=1, **facts)
         rpc = Rpc("/m", all_ops()["memory.get"], Call(claims=claims), cast(Any, None))
         try:
-            async with interceptor.around(rpc):
-                return True
+            return bool(await interceptor.around(rpc, None, answered))
         except RateLimited:
             return False
 
@@ -81,14 +84,11 @@ async def test_callers_without_a_token_take_nothing_from_an_organisation_whateve
     interceptor = RateLimitInterceptor(RateLimiter({"default": 0.5}, FakeClock()), org_times=1.0)
     op = next(op for op in all_ops().values() if op.role is OpRole.OPEN and not op.internal)
     team = (NamespaceGrant("team", Role.WRITER),)
-    async with interceptor.around(Rpc("/m", op, Call(), cast(Any, None))):
-        pass
+    assert await interceptor.around(Rpc("/m", op, Call(), cast(Any, None)), None, answered)
     with pytest.raises(RateLimited):
-        async with interceptor.around(Rpc("/m", op, Call(), cast(Any, None))):
-            pass
+        await interceptor.around(Rpc("/m", op, Call(), cast(Any, None)), None, answered)
     claims = Claims("sa:bot", "strangers", team, iat=0, exp=1, jti="first")
-    async with interceptor.around(Rpc("/m", op, Call(claims=claims), cast(Any, None))):
-        pass
+    assert await interceptor.around(Rpc("/m", op, Call(claims=claims), cast(Any, None)), None, answered)
 
 
 async def test_a_caller_beyond_its_rate_is_told_when_to_come_back(memory: MemoryUnderTest) -> None:

@@ -1,7 +1,6 @@
 """The shape that all interceptors share, for each of the four kinds of handlers."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from loom_common.call import current
 from loom_common.errors import Conflict, InvalidArgument
 from loom_common.interceptors.errors import ErrorInterceptor
-from loom_common.interceptors.rpc import Chain, Handler, OpeningInterceptor, Rpc, RpcInterceptor, Unparsable
+from loom_common.interceptors.rpc import Chain, Handler, Proceed, Rpc, RpcInterceptor, Unparsable
 
 
 class Recorder(RpcInterceptor):
@@ -27,15 +26,14 @@ class Recorder(RpcInterceptor):
         self.events: list[str] = []
         self.left = asyncio.Event()
 
-    def wrapped(self, method: str, handler: Handler) -> Handler:
+    def wrapped(self, method: str, handler: Handler, proceed: Proceed) -> Proceed:
         self.wraps += 1
-        return super().wrapped(method, handler)
+        return super().wrapped(method, handler, proceed)
 
-    @contextlib.asynccontextmanager
-    async def around(self, rpc: Rpc) -> AsyncIterator[None]:
+    async def around(self, rpc: Rpc, request: Any, proceed: Proceed) -> Any:
         self.events.append("enter")
         try:
-            yield
+            return await proceed(rpc, request)
         finally:
             self.events.append(f"leave {rpc.outcome}")
             self.left.set()
@@ -92,7 +90,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 async def channel(recorder: Recorder) -> AsyncIterator[grpc.aio.Channel]:
     inner = Recorder(strict=True)
-    server = grpc.aio.server(interceptors=[Chain([OpeningInterceptor(), recorder, ErrorInterceptor(), inner])])
+    server = grpc.aio.server(interceptors=[Chain([recorder, ErrorInterceptor(), inner])])
     handlers = {
         name: make(behavior, StringValue.FromString, StringValue.SerializeToString)  # type: ignore[operator]
         for name, (make, behavior) in HANDLERS.items()

@@ -14,7 +14,7 @@ from loom.memory.v1 import memory_pb2 as pb
 from loom.memory.v1 import memory_pb2_grpc as pb_grpc
 from loom_common.errors import Conflict
 from loom_common.interceptors.errors import ErrorInterceptor
-from loom_common.interceptors.rpc import Chain, OpeningInterceptor
+from loom_common.interceptors.rpc import Chain
 from loom_common.interceptors.trace import TraceInterceptor
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -25,7 +25,7 @@ Traced = tuple["pb_grpc.MemoryServiceAsyncStub", MemoryStandIn, InMemorySpanExpo
 async def traced() -> AsyncIterator[Traced]:
     exporter, provider, servicer = InMemorySpanExporter(), TracerProvider(), MemoryStandIn()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    chain = Chain([OpeningInterceptor(), TraceInterceptor(provider.get_tracer("test")), ErrorInterceptor()])
+    chain = Chain([TraceInterceptor(provider.get_tracer("test")), ErrorInterceptor()])
     server = grpc.aio.server(interceptors=[chain])
     pb_grpc.add_MemoryServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")

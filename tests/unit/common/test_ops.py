@@ -23,7 +23,22 @@ from loom_common.ops import (
     read_ops,
 )
 
-DEFAULT_TOOLS = {"loom_search", "memory_set", "memory_get", "memory_list", "memory_history", "memory_delete"}
+DEFAULT_TOOLS = {
+    "loom_search",
+    "memory_ask",
+    "memory_brief",
+    "memory_conflicts",
+    "memory_delete",
+    "memory_feedback",
+    "memory_get",
+    "memory_history",
+    "memory_inspect",
+    "memory_list",
+    "memory_resolve_conflict",
+    "memory_restore",
+    "memory_set",
+    "memory_set_from_messages",
+}
 WIDE = {
     FieldDescriptor.TYPE_INT64,
     FieldDescriptor.TYPE_UINT64,

@@ -157,7 +157,7 @@ def test_metric_names_follow_one_form_and_say_what_they_are():
         assert name.startswith("loom.")
         assert name == name.lower()
         assert row.description.endswith(".")
-        assert row.unit == "s" if row.kind is Kind.HISTOGRAM else row.unit.startswith("{")
+        assert row.unit == "s" if row.kind is Kind.HISTOGRAM else row.unit == "By" or row.unit.startswith("{")
         assert not row.attributes & {"org", "namespace", "user_id", "key", "request_id"}
         assert f"| `{name}` |" in metrics_markdown()
 

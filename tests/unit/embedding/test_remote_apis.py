@@ -56,6 +56,26 @@ async def test_openai_is_asked_for_the_width_and_for_bytes_instead_of_numbers(
     }
 
 
+async def test_no_variable_that_the_sdk_reads_by_itself_changes_what_openai_is_sent(
+    stand_in: ProviderStandIn, rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = {
+        "OPENAI_CUSTOM_HEADERS": "x-foreign: yes\nauthorization: Bearer sk-foreign",
+        "OPENAI_ORG_ID": "org-foreign",
+        "OPENAI_PROJECT_ID": "project-foreign",
+        "OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
+        "OPENAI_API_KEY": "sk-foreign",
+    }
+    for variable in foreign:
+        monkeypatch.delenv(variable, raising=False)
+    await rig("openai").api.embed(["one"])
+    for variable, value in foreign.items():
+        monkeypatch.setenv(variable, value)
+    await rig("openai").api.embed(["one"])
+    plain, other = [(one.path, dict(one.headers), one.json) for one in stand_in.requests]
+    assert plain == other
+
+
 async def test_gemini_is_asked_for_the_width_with_the_key_in_a_header(stand_in: ProviderStandIn, rig: MakeRig) -> None:
     await rig("gemini").api.embed(["one"])
     [sent] = stand_in.requests

@@ -41,7 +41,7 @@ def test_an_operation_of_http_alone_is_refused_with_where_it_is(name: str) -> No
 
 def test_one_operation_is_described_as_this_toolset_takes_it() -> None:
     found: Any = OPS.describe({"op": "search.query"})
-    assert set(found["input_schema"]["properties"]) == {"query", "top_k", "tags", "bodies"}
+    assert set(found["input_schema"]["properties"]) == {"query", "top_k", "tags", "bodies", "recipe", "page", "explain"}
     assert found["operations"][0]["tool"] == "loom_search"
     assert "Errors:" not in found["description"]
 

@@ -28,8 +28,18 @@ def references(value: Any) -> list[str]:
 
 def test_every_public_operation_has_its_path_and_nothing_internal_has() -> None:
     paths = {path for path in DOCUMENT["paths"] if not path.startswith("/v1/health")}
-    assert paths == {f"/v1/{name}" for name in Catalogue()}
-    assert not any("embed" in path or "ledger" in path or "status" in path for path in paths)
+    assert paths == {f"/v1/{name}" for name in (*Catalogue(), *Catalogue().streams)}
+    assert not any("embed" in path or "ledger" in path or "status.get" in path for path in paths)
+
+
+def test_operations_over_lines_say_so_and_what_stands_beside_them() -> None:
+    imports = DOCUMENT["paths"]["/v1/memory.import"]["post"]
+    assert set(imports["requestBody"]["content"]) == {"application/x-ndjson"}
+    asked = {each["name"]: each["schema"]["type"] for each in imports["parameters"] if "name" in each}
+    assert asked == {"org": "string", "namespace": "string", "dry_run": "boolean", "if_exists": "string"}
+    for name in ("memory.import", "memory.export"):
+        answered = DOCUMENT["paths"][f"/v1/{name}"]["post"]["responses"]["200"]
+        assert set(answered["content"]) == {"application/x-ndjson"}
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -60,7 +70,16 @@ def test_an_operation_says_all_that_a_client_needs(name: str) -> None:
 def test_an_idempotency_key_is_offered_where_it_is_kept_and_nowhere_else() -> None:
     reference = {"$ref": "#/components/parameters/IdempotencyKey"}
     offered = {name for name in Catalogue() if reference in DOCUMENT["paths"][f"/v1/{name}"]["post"]["parameters"]}
-    assert offered == {"memory.set", "memory.set_many", "memory.delete", "token.create"}
+    assert offered == {
+        "memory.set",
+        "memory.set_many",
+        "memory.set_from_messages",
+        "memory.delete",
+        "memory.restore",
+        "memory.resolve_conflict",
+        "knowledge.synthesize",
+        "token.create",
+    }
 
 
 # What is made or asked anew each time: a second token is listed and can be revoked, a second answer stores nothing.

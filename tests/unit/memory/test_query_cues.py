@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_memory.domain.query_cues import DateCue, read_cues
+from loom_memory.domain.query_cues import DateCue, read_cues, topic_of
 
 SPEAKERS = ["Caroline", "Will", "Ann Lee", "小明", "May", "user"]
 
@@ -97,3 +97,31 @@ def test_any_query_and_names_are_read_without_an_error(query: str, speakers: lis
     cues = read_cues(query, speakers)
     assert cues.speakers <= set(speakers)
     assert bool(cues.text) or not query.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("What kind of car did Ines buy?", "What kind of car did buy?"),
+        ("Where did Ana's cat and Ben go in May?", "Where did cat and go in May?"),
+        ("Quand Camille a-t-elle rendez-vous ?", "Quand a-t-elle rendez-vous ?"),
+        # Nothing is asked beside the name.
+        ("What about Ines?", ""),
+        ("What is Ines allergic to?", ""),
+        # The first word of a sentence says nothing by its capital.
+        ("Redis is slow. Why is that?", ""),
+        # Abbreviations and names of mixed case are things that are asked about.
+        ("Does the API of PostgreSQL allow it?", ""),
+        # German writes every noun so.
+        ("Wann endet die Probezeit von Jonas?", ""),
+        ("when does ines come?", ""),
+        ("田中さんは何が好きですか", ""),
+    ],
+)
+def test_the_topic_is_what_is_asked_of_whom_a_question_names(text: str, topic: str) -> None:
+    assert topic_of(text) == topic
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_topic_or_none(text: str) -> None:
+    assert len(topic_of(text)) <= len(text)

@@ -15,7 +15,13 @@ def _row(key: str, **fields: object) -> Candidate:
 
 
 def _turn(key: str, position: int, cosine: float | None, text: str = "", chars: int = 50) -> Candidate:
-    return _row(key, cosine=cosine, session=("", "s"), position=position, chars=chars, text=text)
+    return _row(key, cosine=cosine, session=("s",), position=position, chars=chars, text=text)
+
+
+def _said(position: int, speaker: str) -> Candidate:
+    return Candidate(
+        key=(str(position),), cosine=0.3, session=("s",), position=position, chars=40, text="Chess.", speaker=speaker
+    )
 
 
 def _order(hits: list[Ranked]) -> list[str]:
@@ -84,6 +90,38 @@ def test_a_short_turn_borrows_from_its_neighbours_in_the_session() -> None:
     assert not next(hit for hit in _rank(*rows) if hit.candidate.key[0] == "answer").is_low
 
 
+def test_an_answer_gains_from_the_question_that_another_asks_before_it() -> None:
+    asked = _turn("asked", 1, 0.6, text="Which sport do you play?")
+    told = _turn("told", 1, 0.6, text="I play a sport.")
+    after_question = next(hit for hit in _rank(asked, _said(2, "Bo"), _said(9, "Bo")) if hit.candidate.key[0] == "2")
+    after_telling = next(hit for hit in _rank(told, _said(2, "Bo"), _said(9, "Bo")) if hit.candidate.key[0] == "2")
+    assert after_question.order > after_telling.order
+
+
+def test_a_speaker_does_not_answer_their_own_question() -> None:
+    asked = Candidate(key=("asked",), cosine=0.6, session=("s",), position=1, chars=40, text="Why?", speaker="Bo")
+    rows = (asked, _said(2, "Bo"), _said(9, "Bo"))
+    other = (asked, _said(2, "Al"), _said(9, "Bo"))
+    own, answer = (next(hit.order for hit in _rank(*each) if hit.candidate.key[0] == "2") for each in (rows, other))
+    assert own < answer
+
+
+def test_a_session_with_good_turns_lifts_its_others_wherever_they_stand() -> None:
+    good = [Candidate(key=(f"g{n}",), cosine=0.7, session=("s",), position=n, chars=40) for n in range(3)]
+    here = Candidate(key=("here",), cosine=0.3, session=("s",), position=30, chars=40)
+    elsewhere = Candidate(key=("a elsewhere",), cosine=0.3, session=("t",), position=30, chars=40)
+    found = _order(_rank(*good, here, elsewhere))
+    assert found.index("here") < found.index("a elsewhere")
+
+
+def test_rows_that_say_little_are_shown_only_beside_one_that_is_worth_a_look() -> None:
+    little = _row("little", cosine=0.21)
+    assert not _rank(little)[0].is_shown
+    beside = next(hit for hit in _rank(little, _row("clear", cosine=0.6)) if hit.candidate.key[0] == "little")
+    assert beside.is_shown
+    assert beside.is_low
+
+
 def test_a_long_message_stands_on_its_own() -> None:
     rows = (_turn("asked", 1, 0.7), _turn("long", 2, 0.3, chars=2_000), _turn("elsewhere", 40, 0.33, chars=2_000))
     assert _order(_rank(*rows)) == ["asked", "elsewhere", "long"]
@@ -101,7 +139,7 @@ def test_a_note_without_a_session_is_not_held_back_by_a_lively_chat() -> None:
 
 
 def test_rows_of_different_sessions_lend_each_other_nothing() -> None:
-    other = Candidate(key=("b", "", ""), cosine=0.3, session=("", "t"), position=2, chars=50)
+    other = Candidate(key=("b", "", ""), cosine=0.3, session=("t",), position=2, chars=50)
     assert next(hit for hit in _rank(_turn("a", 1, 0.7), other) if hit.candidate is other).is_low
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_memory.domain.analyzer import analyze_query, analyze_text
-from loom_memory.domain.scoring import MATCH, LexicalMatch, LexicalStatistics, lexical_match, score
+from loom_memory.domain.scoring import MATCH, LexicalMatch, LexicalStatistics, is_good, lexical_match, score
 
 FLOOR = 0.2
 _COSINE = st.floats(-1, 1)
@@ -73,3 +73,10 @@ def test_unrelated_pairs_score_nothing_and_are_no_match() -> None:
 @pytest.mark.parametrize(("cosine", "share"), [(0.45, 0.0), (None, 0.8), (0.35, 0.2)])
 def test_either_kind_of_evidence_or_some_of_both_is_a_match(cosine: float | None, share: float) -> None:
     assert score(cosine, share, noise_floor=FLOOR) >= MATCH
+
+
+@pytest.mark.parametrize(
+    ("own", "best", "good"), [(0.12, 0.12, True), (0.11, 0.11, False), (0.4, 0.9, True), (0.35, 0.9, False)]
+)
+def test_a_good_hit_is_good_by_itself_and_beside_the_best(own: float, best: float, good: bool) -> None:
+    assert is_good(own, best) is good
