@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint type proto bench docs lock clean setup setup-run
+.PHONY: help run test lint type proto bench bench-quick docs lock clean setup setup-run
 
 help: ## Says what each word does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ proto: setup ## Generates the contract's Python modules again where a source cha
 
 bench: setup ## Runs the benchmarks and writes their results to docs/benchmarks.md.
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-quick: setup ## Judges thirty answers of the configured models; needs their keys.
+	@$(BIN)/python -m bench quick $(BENCH_ARGS)
 
 docs: setup ## Writes the generated reference pages: settings, errors, operations.
 	@$(BIN)/python scripts/generate_docs.py
