@@ -104,27 +104,9 @@ class EntityLeg(Protocol):
         ...
 
 
-class NoEntities:
-    """An entity leg that knows of nothing. An `EntityLeg`."""
-
-    async def find(
-        self, scope: Scope, wanted: Filter, text: str, names: Sequence[str], limit: int
-    ) -> Mapping[Identity, float]:
-        """See `EntityLeg.find`."""
-        return {}
-
-
 class Reinforcement(Protocol):
     """Knows how memories were used."""
 
     async def uses(self, scope: Scope) -> Mapping[Identity, Use]:
         """Returns the use of each memory of the namespace that was used at all; may be a minute old. Never raises."""
         ...
-
-
-class NoReinforcement:
-    """Knows of no use. A `Reinforcement`."""
-
-    async def uses(self, scope: Scope) -> Mapping[Identity, Use]:
-        """See `Reinforcement.uses`."""
-        return {}
