@@ -60,6 +60,12 @@ def protoc(arguments: Sequence[str]) -> None:
         raise SystemExit(f"protoc failed:\n{done.stderr.strip()}")
 
 
+def plugin(name: str) -> str:
+    """Returns where a plugin of protoc is: beside this Python, else, as in an isolated build, on the path."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else shutil.which(name) or str(beside)
+
+
 def generate() -> bool:
     """Generates the contract; returns False when it was up to date."""
     stamp = GEN / ".digest"
@@ -72,13 +78,12 @@ def generate() -> bool:
     rules = building / "validate.binpb"
     validate_descriptors(rules)
     names = [path.relative_to(ROOT).as_posix() for path in sources()]
-    scripts = Path(sys.executable).parent
     protoc(
         [
             f"-I{ROOT}",
             f"--descriptor_set_in={rules}",
-            f"--plugin=protoc-gen-mypy={scripts / 'protoc-gen-mypy'}",
-            f"--plugin=protoc-gen-mypy_grpc={scripts / 'protoc-gen-mypy_grpc'}",
+            f"--plugin=protoc-gen-mypy={plugin('protoc-gen-mypy')}",
+            f"--plugin=protoc-gen-mypy_grpc={plugin('protoc-gen-mypy_grpc')}",
             f"--python_out={building}",
             f"--grpc_python_out={building}",
             f"--mypy_out=quiet:{building}",

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from google.protobuf import descriptor_pb2
 
-__all__ = ["NameRegistry", "descriptor_set", "registry"]
+__all__ = ["NameRegistry", "analysis_tables", "descriptor_set", "registry"]
 
 
 class NameRegistry(TypedDict):
@@ -36,6 +36,13 @@ def descriptor_set() -> descriptor_pb2.FileDescriptorSet:
 def registry() -> NameRegistry:
     """Returns the registry of names that ships with the contract."""
     found: NameRegistry = json.loads(resources.files(__name__).joinpath("registry.json").read_text("utf-8"))
+    return found
+
+
+@functools.cache
+def analysis_tables() -> list[dict[str, object]]:
+    """Returns the tables and columns that an analysis may read, as their owners export them."""
+    found: list[dict[str, object]] = json.loads(resources.files(__name__).joinpath("analysis.json").read_text("utf-8"))
     return found
 
 
