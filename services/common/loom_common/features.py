@@ -24,6 +24,10 @@ class Feature(StrEnum):
 
     EMBEDDING_WORKER = "embedding_worker", "Gives vectors to memories that were stored without."
     KNOWLEDGE_EMBEDDING = "knowledge_embedding", "Gives vectors to passages of documents that were stored without."
+    ITEM_EMBEDDING = "item_embedding", "Gives vectors to profile sections and procedures that were stored without."
+    PROFILE_CONSOLIDATION = "profile_consolidation", "Takes sections of profiles from what memories say of a user."
+    STRUCTURED_PROFILE = "structured_profile", "Fills the fields of a profile schema from what memories say of a user."
+    CONVERSATION_TITLES = "conversation_titles", "Titles conversations that no caller has titled."
     RECALIBRATION_WORKER = "recalibration_worker", "Measures the embedder again with a namespace's own pairs."
     EXTRACTION_WORKER = "extraction_worker", "Takes facts out of conversations that were given to be remembered later."
     ENTITY_EXTRACTOR = "entity_extractor", "Finds the people, places and things that memories name."

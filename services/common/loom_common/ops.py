@@ -22,19 +22,26 @@ from loom.common.v1 import op_pb2
 from loom.common.v1 import status_pb2 as common_status_pb2
 from loom.embedding.v1 import calibration_pb2, embedding_pb2
 from loom.identity.v1 import access_pb2, directory_pb2, identity_pb2, secrets_pb2, sign_in_pb2
-from loom.insights.v1 import ledger_pb2, usage_pb2
+from loom.insights.v1 import analysis_pb2, help_pb2, insights_pb2, ledger_pb2, mentor_pb2, namespace_pb2, usage_pb2
 from loom.llm.v1 import llm_pb2
 from loom.memory.v1 import (
     ask_pb2,
     conflicts_pb2,
+    context_pb2,
+    conversation_pb2,
     erasure_pb2,
     exposures_pb2,
     extraction_pb2,
+    guide_pb2,
+    inventory_pb2,
     knowledge_pb2,
     maintenance_pb2,
     memory_pb2,
+    procedure_pb2,
+    profile_pb2,
     replay_pb2,
     search_pb2,
+    session_pb2,
     transfer_pb2,
     workers_pb2,
 )
@@ -47,6 +54,13 @@ CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     ask_pb2.DESCRIPTOR,
     extraction_pb2.DESCRIPTOR,
     knowledge_pb2.DESCRIPTOR,
+    context_pb2.DESCRIPTOR,
+    guide_pb2.DESCRIPTOR,
+    profile_pb2.DESCRIPTOR,
+    procedure_pb2.DESCRIPTOR,
+    conversation_pb2.DESCRIPTOR,
+    session_pb2.DESCRIPTOR,
+    inventory_pb2.DESCRIPTOR,
     workers_pb2.DESCRIPTOR,
     exposures_pb2.DESCRIPTOR,
     replay_pb2.DESCRIPTOR,
@@ -57,6 +71,11 @@ CONTRACT_FILES: Final[tuple[FileDescriptor, ...]] = (
     calibration_pb2.DESCRIPTOR,
     llm_pb2.DESCRIPTOR,
     usage_pb2.DESCRIPTOR,
+    insights_pb2.DESCRIPTOR,
+    analysis_pb2.DESCRIPTOR,
+    namespace_pb2.DESCRIPTOR,
+    mentor_pb2.DESCRIPTOR,
+    help_pb2.DESCRIPTOR,
     ledger_pb2.DESCRIPTOR,
     assistant_pb2.DESCRIPTOR,
     identity_pb2.DESCRIPTOR,
@@ -324,7 +343,9 @@ def method_problems(method: MethodDescriptor) -> list[str]:
         "citable is not stated": not op.citable,
         "a toolset is not stated": op_pb2.TOOLSET_UNSPECIFIED in op.toolsets,
         "an internal op is in a toolset": op.role == op_pb2.ROLE_INTERNAL and bool(op.toolsets),
-        "an experimental op is in a toolset": op.stability == op_pb2.STABILITY_EXPERIMENTAL and bool(op.toolsets),
+        # The assistant's tools change with the build that defines it.
+        "an experimental op is in a toolset": op.stability == op_pb2.STABILITY_EXPERIMENTAL
+        and any(toolset != op_pb2.TOOLSET_ASSISTANT for toolset in op.toolsets),
         "a read is not idempotent": op.read_only and not op.idempotent,
         "a read keeps an idempotency key": op.read_only and op.keeps_idempotency_key,
         f"hits_field {op.hits_field!r} is no list of the response": bool(op.hits_field)

@@ -39,6 +39,11 @@ class SafePattern:
         self.pattern = pattern
         self.ignores_case = ignore_case
 
+    @property
+    def steps_per_char(self) -> int:
+        """Returns the most steps that one character of a text may take: the size of the compiled program."""
+        return int(self._pattern.programsize)
+
     def is_in(self, text: str) -> bool:
         """Says whether it matches anywhere in a text."""
         return self._pattern.search(text) is not None

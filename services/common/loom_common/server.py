@@ -217,6 +217,7 @@ def _interceptors(spec: ServiceSpec, settings: CommonSettings, deps: ServerDeps)
         "default": settings.rate_limit_default_per_s,
         "write": settings.rate_limit_write_per_s,
         "search": settings.rate_limit_search_per_s,
+        "insights": settings.rate_limit_insights_per_s,
         "identity": settings.rate_limit_identity_per_s,
     }
     return Chain(

@@ -180,7 +180,8 @@ class FakeDirectory:
             and (not kinds or info.kind in kinds)
             and (claims.named_role(info.name) is not None or (claims.wide_role is not None and not info.restricted))
         ]
-        found.sort(key=lambda info: named.index(info.name) if info.name in named else len(named))
+        places = {name: place for place, name in enumerate(dict.fromkeys(named))}
+        found.sort(key=lambda info: (info.owner != claims.sub, places.get(info.name, len(named))))
         return found[:limit]
 
     async def trust_claims(self, org: str, trust: str) -> Mapping[str, Sequence[str]]:

@@ -62,7 +62,9 @@ async def open_clickhouse(url: str, *, database: str, settings: ClickHouseSettin
     from loom_common.clickhouse.embedded import EmbeddedClickHouse
     from loom_common.clickhouse.engine import EmbeddedEngine
 
-    engine = EmbeddedEngine.open(directory, settings.engine_limits(), min_free_bytes=settings.min_free_bytes)
+    engine = EmbeddedEngine.open(
+        directory, settings.engine_limits(), min_free_bytes=settings.min_free_bytes, database=database
+    )
     try:
         embedded = EmbeddedClickHouse(engine, database, settings)
         try:

@@ -16,6 +16,7 @@ from clickhouse_connect.driver.insert import InsertContext
 from clickhouse_connect.driver.transform import NativeTransform
 
 from loom_common.clickhouse.commit import Committers
+from loom_common.clickhouse.embedded_analyst import EmbeddedAnalyst
 from loom_common.clickhouse.engine import EmbeddedEngine, EngineHandle, EngineOpenFailed
 from loom_common.clickhouse.errors import DRIVER_ERRORS, translated
 from loom_common.clickhouse.measuring import measured, measured_insert
@@ -140,6 +141,18 @@ class EmbeddedClickHouse:
         self._engine.directory.check()
         self._engine.directory.check_space()
         await self.query("SELECT 1", timeout_s=_PING_TIMEOUT_S)
+
+    def analyst(self, places: int) -> EmbeddedAnalyst | None:
+        """Returns a new analyst of this database, which is closed by who asked for it.
+
+        None where the engine was opened for analyses of another database.
+
+        Args:
+            places: Statements that run at once.
+        """
+        if self._engine.analyst_database != self.database:
+            return None
+        return EmbeddedAnalyst(self._engine, self.database, self._engine.analyst_key, places=places)
 
     async def close(self) -> None:
         """See `ClickHouse.close`."""

@@ -10,15 +10,18 @@ in the middle of one; their size is bounded.
 
 import asyncio
 import hmac
+import json
 import logging
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
+from loom_common.clickhouse.embedded_analyst import EmbeddedAnalyst
+from loom_common.clickhouse.endpoint_analyst import PATH, answer_analyst, read_call
 from loom_common.clickhouse.endpoint_wire import BadRequest, Statement, encoded, read_statement, summary
 from loom_common.clickhouse.engine import EmbeddedEngine, EngineHandle
 from loom_common.clickhouse.pool import HandlePool
@@ -26,6 +29,7 @@ from loom_common.clickhouse.tagging import next_log_comment
 from loom_common.errors import LoomError
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # The types of the ASGI specification, which are open dictionaries.
 Scope = MutableMapping[str, Any]
@@ -80,6 +84,7 @@ class ClickHouseEndpoint:
         self._pool: HandlePool[EngineHandle] | None = None
         self._killer: EngineHandle | None = None
         self._timezone = "UTC"
+        self._analyst: EmbeddedAnalyst | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection's request, or the server's start and stop."""
@@ -98,6 +103,8 @@ class ClickHouseEndpoint:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._pool.close()
+        if self._analyst is not None:
+            await self._analyst.close()
         self._killer.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -111,6 +118,9 @@ class ClickHouseEndpoint:
                 return
             self._authenticate(scope["query_string"], headers)
             body = await _read_body(receive, self._limits.body_bytes)
+            if scope["path"] == PATH:
+                await self._serve_analyst(body, receive, send)
+                return
             statement = read_statement(scope["query_string"], headers, body, self._limits.decoded_bytes)
             answer = await self._run(statement, receive)
             if answer is None:
@@ -126,6 +136,21 @@ class ClickHouseEndpoint:
             code = _CODE.search(text)
             start = max(text.find("Code:"), 0)
             await _send_error(send, 500, int(code.group(1)) if code else 1001, text[start:].encode())
+
+    async def _serve_analyst(self, body: bytes, receive: Receive, send: Send) -> None:
+        """Runs a call of an analyst in another process; the key of its scope never leaves this one."""
+        if self._analyst is None:
+            key, database = self._engine.analyst_key, self._engine.analyst_database
+            self._analyst = EmbeddedAnalyst(self._engine, database, key, places=self._pool_size)
+        asked = read_call(body)
+        if asked is None:
+            await _send(send, 400, b"", {})
+            return
+        answer = await _unless_left(asyncio.ensure_future(answer_analyst(self._analyst, asked)), receive)
+        if answer is None:
+            logger.info("analyst_left")
+            return
+        await _send(send, 200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _authenticate(self, query_string: bytes, headers: Mapping[str, str]) -> None:
         if self._password is None:
@@ -161,16 +186,10 @@ class ClickHouseEndpoint:
         if not statement.reads_only:
             # A client that leaves does not undo half of a write: it runs to its end.
             return await asyncio.shield(running)
-        leaving = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
+        answer = await _unless_left(running, receive)
+        if answer is None:
             logger.info("client_left", extra={"log_comment": settings["log_comment"]})
-            return None
-        finally:
-            for task in (running, leaving):
-                task.cancel()
+        return answer
 
     def _execute(self, handle: EngineHandle, statement: Statement, settings: Mapping[str, object]) -> _Answer:
         if statement.data is not None:
@@ -226,6 +245,18 @@ async def _read_body(receive: Receive, max_bytes: int) -> bytes:
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)
+
+
+async def _unless_left(running: asyncio.Future[T], receive: Receive) -> T | None:
+    """Returns what comes of a statement; None, with the statement cancelled, where its client leaves before."""
+    # Any: the two come to different things, and only that one of them did is asked.
+    both: tuple[asyncio.Future[Any], ...] = (running, asyncio.ensure_future(_disconnected(receive)))
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        return running.result() if running.done() else None
+    finally:
+        for task in both:
+            task.cancel()
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 import chdb
 from clickhouse_connect.driver.binding import bind_query, quote_identifier
 
+from loom_common.analysis import allowlist
+from loom_common.clickhouse.analyst_access import AnalystKey, render_users_file
 from loom_common.clickhouse.dataframes import leave_dataframes_out
 from loom_common.clickhouse.directory import DataDirectory, StorageStartError
 from loom_common.clickhouse.engine_config import EngineLimits, render_engine_config
@@ -23,6 +25,7 @@ logger = logging.getLogger(__name__)
 leave_dataframes_out()
 
 CONFIG_FILE = "loom-engine.xml"
+USERS_FILE = "loom-users.xml"
 
 _INSERT_BUFFER_BYTES = 1 << 20
 
@@ -145,15 +148,19 @@ class EngineHandle:
 class EmbeddedEngine:
     """The engine, open on one data directory; one per process, whatever the number of databases and pools."""
 
-    def __init__(self, directory: DataDirectory, connection_options: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: DataDirectory, connection_options: Mapping[str, str], analyst_key: AnalystKey, database: str
+    ) -> None:
         self.directory = directory
+        self.analyst_key = analyst_key
+        self.analyst_database = database
         self.options = dict(connection_options)
         self._connection_string = f"{os.path.realpath(directory.engine_path)}?{urlencode(self.options)}"
         self._keeper: EngineHandle | None = None
 
     @classmethod
-    def open(cls, path: Path, limits: EngineLimits, *, min_free_bytes: int) -> "EmbeddedEngine":
-        """Holds the directory and opens the engine on it.
+    def open(cls, path: Path, limits: EngineLimits, *, min_free_bytes: int, database: str = "loom") -> "EmbeddedEngine":
+        """Holds the directory and opens the engine on it; analyses read `database` and no other.
 
         Raises:
             StorageStartError: The directory is held, full or unusable, or the engine refused it.
@@ -162,8 +169,14 @@ class EmbeddedEngine:
         directory.hold()
         config = directory.engine_path / CONFIG_FILE
         config.touch(mode=0o600)
-        config.write_text(render_engine_config(limits))
-        engine = cls(directory, {"config-file": str(config)})
+        key = AnalystKey()
+        users = directory.engine_path / USERS_FILE
+        # Anew each time: the file holds the key that this open draws.
+        users.unlink(missing_ok=True)
+        users.touch(mode=0o600)
+        users.write_text(render_users_file(allowlist().values(), database, key))
+        config.write_text(render_engine_config(limits, str(users)))
+        engine = cls(directory, {"config-file": str(config)}, key, database)
         try:
             engine._keeper = engine.open_handle()
         except RuntimeError as error:

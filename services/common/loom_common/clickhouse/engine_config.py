@@ -49,13 +49,15 @@ _CACHES: Final = (
 )
 
 
-def render_engine_config(limits: EngineLimits) -> str:
-    """Returns the engine's configuration file."""
+def render_engine_config(limits: EngineLimits, users_file: str = "") -> str:
+    """Returns the engine's configuration file; `users_file` is the path of the one with its roles, empty for none."""
     server: dict[str, int] = {"max_server_memory_usage": limits.memory_bytes}
     server.update(dict.fromkeys(_CACHES, limits.cache_bytes))
     server["compiled_expression_cache_size"] = 32 * _MIB
     lines = [_element(name, value, "  ") for name, value in server.items()]
     merge_tree = "\n".join(_element(name, value, "    ") for name, value in _MERGE_TREE.items())
+    if users_file:
+        lines.append(f"  <users_config>{escape(users_file)}</users_config>")
     return "<clickhouse>\n" + "\n".join(lines) + f"\n  <merge_tree>\n{merge_tree}\n  </merge_tree>\n</clickhouse>\n"
 
 

@@ -127,6 +127,20 @@ class StatementFailed(Exception):
         return not self.sent or (self.name is not None and self.name not in TRANSLATIONS)
 
 
+class AnalystFailure(Exception):
+    """The engine refused or ended a statement.
+
+    Attributes:
+        cause: Its code and symbolic name.
+        text: Its own words, which must not reach a caller as they are.
+    """
+
+    def __init__(self, cause: StatementFailed, text: str) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.text = text
+
+
 def translated(error: BaseException, log_comment: str) -> LoomError:
     """Returns the `LoomError` for what a driver raised, with a `StatementFailed` as its cause, and logs the text."""
     text = str(error)
@@ -147,6 +161,12 @@ def translated(error: BaseException, log_comment: str) -> LoomError:
     loom_error = kind(_MESSAGES[kind])
     loom_error.__cause__ = failed
     return loom_error
+
+
+def engine_failure(error: BaseException) -> StatementFailed:
+    """Returns the code and name of what a driver raised; for statements of callers, whose failures are theirs."""
+    text = str(error)
+    return StatementFailed(_code(error, text), _name(error, text))
 
 
 def _kind(error: BaseException, failed: StatementFailed) -> type[LoomError]:

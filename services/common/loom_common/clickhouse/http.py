@@ -66,10 +66,11 @@ class HttpClickHouse:
 
     exclusive = False
 
-    def __init__(self, client: AsyncClient, database: str, settings: ClickHouseSettings) -> None:
+    def __init__(self, client: AsyncClient, address: ServerAddress, settings: ClickHouseSettings) -> None:
         self._client = client
+        self.address = address
         self._settings = settings
-        self.database = database
+        self.database = address.database
         self.cluster = settings.cluster
         self._committers = Committers(self._write, settings.commit_limits())
         self._kills: set[asyncio.Task[None]] = set()
@@ -103,7 +104,7 @@ class HttpClickHouse:
             )
         except _HTTP_ERRORS as error:
             raise (failure := translated(error, "connect")) from failure.__cause__
-        self = cls(client, address.database, settings)
+        self = cls(client, address, settings)
         try:
             await self._make_database()
         except BaseException:

@@ -20,6 +20,7 @@ from loom_common.settings.providers import (
     ApiKey,
     ProviderSettings,
 )
+from loom_common.settings.sealing import SealingSettings, Secret
 from loom_common.settings.unknown import KUBERNETES_NAME, nearest
 from loom_common.settings.urls import URL_PATTERN, URL_RULE
 
@@ -42,6 +43,8 @@ __all__ = [
     "LowerCase",
     "ModelCallsSettings",
     "ProviderSettings",
+    "SealingSettings",
+    "Secret",
     "Service",
     "SettingsError",
     "configuration_markdown",

@@ -174,6 +174,12 @@ class CommonSettings(LoomSettings):
         gt=0,
         description="Searches per second that one token may make.",
     )
+    rate_limit_insights_per_s: float = Field(
+        default=20.0,
+        alias="LOOM_RATE_LIMIT_INSIGHTS_PER_S",
+        gt=0,
+        description="Statements of `insights.query` per second that one token may send.",
+    )
     rate_limit_identity_per_s: float = Field(
         default=50.0,
         alias="LOOM_RATE_LIMIT_IDENTITY_PER_S",
