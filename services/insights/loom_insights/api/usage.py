@@ -7,16 +7,19 @@ import grpc
 from loom.insights.v1 import usage_pb2 as pb
 from loom.insights.v1 import usage_pb2_grpc as pb_grpc
 from loom_common import call
+from loom_common.errors import InternalError
 from loom_common.times import format_time, parse_optional_time
-from loom_insights.app.usage import UsageAccounts
+from loom_insights.app.usage import CostReports, UsageAccounts
+from loom_insights.domain.costs import Cost, CostBy
 from loom_insights.domain.usage import GroupBy, UsageGroup
 
 
 class UsageServicer(pb_grpc.UsageServiceServicer):
     """Shows what calls spent."""
 
-    def __init__(self, accounts: UsageAccounts) -> None:
+    def __init__(self, accounts: UsageAccounts, costs: CostReports) -> None:
         self._accounts = accounts
+        self._costs = costs
 
     async def SummarizeUsage(
         self,
@@ -35,6 +38,50 @@ class UsageServicer(pb_grpc.UsageServiceServicer):
             since=format_time(span.since),
             until=format_time(span.until),
         )
+
+    async def SumCosts(
+        self,
+        request: pb.SumCostsRequest,
+        context: grpc.aio.ServicerContext[pb.SumCostsRequest, pb.SumCostsResponse],
+    ) -> pb.SumCostsResponse:
+        """Translates, delegates, translates back."""
+        claims = call.current().claims
+        if claims is None:
+            raise InternalError("A call for costs came without its caller.")
+        span, namespaces, report = await self._costs.report(
+            claims,
+            call.scope(),
+            request.namespaces,
+            parse_optional_time(request.since, "since"),
+            parse_optional_time(request.until, "until"),
+            [cast(CostBy, each) for each in dict.fromkeys(request.group_by)],
+        )
+        return pb.SumCostsResponse(
+            rows=[cost_to_proto(cost) for cost in report.rows],
+            total=cost_to_proto(report.total),
+            truncated=report.truncated,
+            since=format_time(span.since),
+            until=format_time(span.until),
+            namespaces=namespaces,
+        )
+
+
+def cost_to_proto(cost: Cost) -> pb.CostRow:
+    """Returns what one group spent as the contract shows it."""
+    return pb.CostRow(
+        day=cost.day,
+        op=cost.op,
+        model=cost.model,
+        namespace=cost.namespace,
+        call_count=cost.calls,
+        embedding_tokens=cost.embedding_tokens,
+        input_tokens=cost.input_tokens,
+        cached_tokens=cost.cached_tokens,
+        output_tokens=cost.output_tokens,
+        llm_call_count=cost.llm_calls,
+        cost_usd=cost.cost_usd,
+        saved_usd=cost.saved_usd,
+    )
 
 
 def group_to_proto(group: UsageGroup) -> pb.UsageRow:

@@ -15,4 +15,6 @@ _SCRUBBED: Final = """user_id = if(user_id = {user_id:String}, '', user_id),
 CENSUS: Final = (
     *shared_tables("insights"),
     HeldTable(AGENT_EVENTS.name, of_user=_OF_USER, of_memories=_OF_MEMORIES, scrubbed=_SCRUBBED),
+    HeldTable("analysis_secrets", no_memory_content="one sealed key"),
+    HeldTable("analysis_canary", no_memory_content="one row that names nobody"),
 )
