@@ -3,16 +3,14 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field
 
-from loom_common.sealing import MIN_SECRET_CHARS
-from loom_common.settings import ALLOWED_KEY, Address, LowerCase
+from loom_common.settings import ALLOWED_KEY, Address, LowerCase, SealingSettings, Secret
 from loom_gateway.identity.settings import IdentitySettings
 from loom_gateway.mcp.toolsets import Toolset
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 
-Secret = Annotated[SecretStr, Field(min_length=MIN_SECRET_CHARS)]
 # Names and addresses as a browser and a Host header spell them: no path, no wildcard, no user.
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(rf"(?:https?|[a-z][a-z0-9+.-]*-extension)://{_HOST.pattern}")
@@ -32,7 +30,7 @@ def split_list(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
-class GatewaySettings(IdentitySettings):
+class GatewaySettings(IdentitySettings, SealingSettings):
     """What the gateway reads beside what every service does."""
 
     listen: Address = Field(
@@ -132,9 +130,4 @@ class GatewaySettings(IdentitySettings):
         alias="LOOM_JWT_SECRET",
         description="Secret that keys and other secrets in the database are sealed under. `loom up` makes it; "
         "deployments set it once and keep it.",
-    )
-    jwt_secret_previous: Secret | None = Field(
-        default=None,
-        alias="LOOM_JWT_SECRET_PREVIOUS",
-        description="Secret before the current one: what it sealed can still be read.",
     )

@@ -4,18 +4,19 @@ As protobuf's own renderer does it, which asks each field of each message anew w
 what the two give is compared by a test. Kinds of values that answers do not hold today are left to that renderer.
 """
 
+import base64
 import functools
 import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from google.protobuf import json_format
+from google.protobuf import json_format, struct_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from pydantic import JsonValue
 
-from loom_gateway.contract.schema import is_map
+from loom_gateway.contract.schema import LIST_VALUE, STRUCT, is_map
 
 # Made once: `json.dumps` makes one for each answer that is not written its default way.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -33,6 +34,8 @@ _AS_IT_IS: Final = frozenset(
         FieldDescriptor.TYPE_UINT32,
     }
 )
+# Every whole number up to it is a double of its own.
+_EXACT: Final = 2.0**53
 _EMPTY: Final[Mapping[int, JsonValue]] = {
     FieldDescriptor.CPPTYPE_STRING: "",
     FieldDescriptor.CPPTYPE_BOOL: False,
@@ -92,7 +95,9 @@ def _show(field: FieldDescriptor) -> _Show | None:
 
 def _show_one(field: FieldDescriptor) -> _Show | None:
     if field.message_type is not None:
-        return render
+        return _OF_ANY_KIND.get(field.message_type.full_name, render)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return _base64
     if field.type == FieldDescriptor.TYPE_DOUBLE:
         return _number
     return _same if field.type in _AS_IT_IS else None
@@ -111,7 +116,40 @@ def _same(value: JsonValue) -> JsonValue:
     return value
 
 
+def _base64(value: bytes) -> JsonValue:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _list(value: struct_pb2.ListValue) -> JsonValue:
+    return [_any(item) for item in value.values]
+
+
+def _object(value: struct_pb2.Struct) -> JsonValue:
+    return {name: _any(item) for name, item in value.fields.items()}
+
+
+def _any(value: struct_pb2.Value) -> JsonValue:
+    """Returns a value of any kind; whole numbers without a fraction, as a count is written."""
+    match value.WhichOneof("kind"):
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() and abs(number) <= _EXACT else _number(number)
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "list_value":
+            return _list(value.list_value)
+        case "struct_value":
+            return _object(value.struct_value)
+        case _:
+            return None
+
+
 def _number(value: float) -> JsonValue:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+_OF_ANY_KIND: Final[Mapping[str, _Show]] = {LIST_VALUE: _list, STRUCT: _object}

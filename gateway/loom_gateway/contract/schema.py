@@ -4,6 +4,7 @@ They keep to what every MCP client takes: an object at the root, nothing referen
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pydantic import JsonValue
@@ -12,6 +13,10 @@ from loom_common.comments import contract_comments
 from loom_gateway.contract.rules import WHOLE_TYPES, Keywords, field_rules, is_required, list_keywords, value_keywords
 
 Schema = dict[str, JsonValue]
+
+LIST_VALUE: Final = "google.protobuf.ListValue"
+STRUCT: Final = "google.protobuf.Struct"
+"""A list and an object whose values are of any kind; in answers only."""
 
 _TYPE_NAMES = {
     FieldDescriptor.TYPE_STRING: "string",
@@ -99,6 +104,10 @@ def _member(field: FieldDescriptor, above: tuple[str, ...], *, described: bool, 
 def _value(
     field: FieldDescriptor, above: tuple[str, ...], keywords: Keywords, *, described: bool, strict: bool
 ) -> Schema:
+    if field.message_type is not None and field.message_type.full_name == LIST_VALUE:
+        return {"type": "array", "items": {}}
+    if field.message_type is not None and field.message_type.full_name == STRUCT:
+        return {"type": "object"}
     if field.message_type is not None:
         return _object(field.message_type, above, hidden=(), described=described, strict=strict)
     if field.type not in _TYPE_NAMES:

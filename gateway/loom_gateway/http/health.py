@@ -75,6 +75,7 @@ class HealthReport:
             "embedder": self._model("embedding", "fake_embedder"),
             "llm": self._model("llm", "fake_llm"),
             "adaptive_thresholds": self._section("embedding", "adaptive_thresholds."),
+            "analysis": self._section("insights", "analysis."),
             "checks": {name: _shown(check) for name, check in self.checks.items()},
             "problems": [problem for name, check in self.checks.items() for problem in _problems(name, check)],
         }

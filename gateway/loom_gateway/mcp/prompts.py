@@ -130,7 +130,8 @@ class Prompts:
     async def _recall(self, context: Context, question: str) -> str:
         answer = await self._caller.read(context, "search.query", {"query": question})
         assert isinstance(answer, search_pb2.SearchResponse), "the answer of search.query"
-        blocks = [READING_RULE, *search_text(answer)] if answer.memory.hits else [_RECALL_EMPTY]
+        found = search_text(answer)
+        blocks = [READING_RULE, *found] if found else [_RECALL_EMPTY]
         return _RECALL.format(question=question, found="\n\n".join(blocks))
 
     @staticmethod

@@ -7,7 +7,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 SCHEME: Final = "loom"
 
 _PREFIX: Final = f"{SCHEME}://"
-_MAX_CHARS: Final = 8_192
+# A document's name of 1,024 characters of four bytes, its namespace and a section of it, each byte encoded, fit.
+_MAX_CHARS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)

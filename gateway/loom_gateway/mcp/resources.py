@@ -1,8 +1,7 @@
 """Resources: what the token may read, as addresses that a client lists, shows and reads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -15,49 +14,18 @@ from loom_gateway.calls.caller import NAMESPACE_HEADER
 from loom_gateway.mcp import paging
 from loom_gateway.mcp.calling import Context, OpCaller, connection_of, not_found
 from loom_gateway.mcp.connection import Connection
+from loom_gateway.mcp.documents import Documents, Outlines
+from loom_gateway.mcp.resource_kinds import ResourceKind, ResourcePage, gist
 from loom_gateway.mcp.resource_uris import SCHEME, ResourceUri, parse_uri
 
+# Kinds of which a list holds each; every document has an outline, which need not be listed beside it.
+_LISTED: Final = ("memory", "document")
 _TEXT: Final = "text/plain"
-_SHOWN_CHARS: Final = 200
 _MAX_COMPLETIONS: Final = 100
 # What is not this caller's is not told apart from what is not there, and no memory has a key that none may have.
 _AS_ABSENT: Final = frozenset(
     {Reason.AUTH_INSUFFICIENT, Reason.NOT_FOUND, Reason.INVALID_ARGUMENT, Reason.MALFORMED_REQUEST}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePage:
-    """Some resources of one namespace."""
-
-    resources: Sequence[types.Resource]
-    next_page_token: str
-    """Empty on the last page."""
-
-
-class ResourceKind(Protocol):
-    """One kind of things that are resources: memories, and whatever else a namespace comes to hold."""
-
-    @property
-    def template(self) -> types.ResourceTemplate:
-        """What its addresses look like; the part after the scheme is the kind's name."""
-        ...
-
-    async def page(self, caller: OpCaller, context: Context, namespace: str, page_token: str) -> ResourcePage:
-        """Returns a page of what a namespace holds of it.
-
-        Raises:
-            MCPError: The caller may not read it, or it cannot be read.
-        """
-        ...
-
-    async def read(self, caller: OpCaller, context: Context, uri: ResourceUri) -> types.TextResourceContents | None:
-        """Returns one of them, or None where there is none of that address.
-
-        Raises:
-            MCPError: The caller may not read it, or it cannot be read.
-        """
-        ...
 
 
 class Memories:
@@ -104,11 +72,11 @@ class Resources:
 
     def __init__(self, caller: OpCaller) -> None:
         self._caller = caller
-        self._kinds: dict[str, ResourceKind] = {"memory": Memories()}
+        self._kinds: dict[str, ResourceKind] = {"memory": Memories(), "document": Documents(), "outline": Outlines()}
 
     async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         """Returns one page of all resources, namespace by namespace in the token's order."""
-        places = [(kind, name) for name in namespaces_of(connection_of(context)) for kind in self._kinds]
+        places = [(kind, name) for name in namespaces_of(connection_of(context)) for kind in _LISTED]
         cursor = params.cursor if params is not None else None
         index, token = 0, ""
         if cursor:
@@ -189,11 +157,10 @@ def _uri(memory: memory_pb2.Memory) -> ResourceUri:
 
 
 def _resource(memory: memory_pb2.Memory) -> types.Resource:
-    text = " ".join(memory.value.split())
     return types.Resource(
         uri=str(_uri(memory)),
         name=memory.key,
-        description=text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}...",
+        description=gist(memory.value),
         mime_type=_TEXT,
         annotations=types.Annotations(priority=memory.importance, last_modified=memory.updated_at or None),
     )

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from loom_common.errors import LoomError, UnknownOp
 from loom_gateway.calls.dispatch import Dispatcher
-from loom_gateway.contract.answers import encode, render
+from loom_gateway.contract.answers import encode
 from loom_gateway.contract.catalogue import Catalogue, PublicOp
 from loom_gateway.contract.requests import RequestReader
 from loom_gateway.contract.strict_json import shown
@@ -22,6 +22,7 @@ from loom_gateway.mcp.by_name import CALL_TOOL, LIST_TOOL, OpsByName
 from loom_gateway.mcp.calling import Context, OpCaller, connection_of
 from loom_gateway.mcp.connection import Connection
 from loom_gateway.mcp.errors import error_object, tool_error
+from loom_gateway.mcp.lean import structured
 from loom_gateway.mcp.prompts import Prompts
 from loom_gateway.mcp.resources import Resources, unknown_reference
 from loom_gateway.mcp.summaries import READING_POINTER, READING_RULE, has_rule, summary
@@ -162,7 +163,7 @@ class McpServer:
             return sent[0]
 
         response = await self._calls.run(context, op, read, label)
-        rendered = render(response)
+        rendered = structured(sent[0], response)
         rule = READING_RULE
         if has_rule(response) and connection.session.label:
             rule = READING_POINTER if connection.session.rule_told else READING_RULE

@@ -14,6 +14,7 @@ from loom_gateway.contract.catalogue import Catalogue, PublicOp
 from loom_gateway.contract.requests import RequestReader
 from loom_gateway.contract.schema import Schema, request_schema, response_schema
 from loom_gateway.contract.strict_json import shown
+from loom_gateway.mcp.lean import lean_schema
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -36,6 +37,7 @@ class Toolset(StrEnum):
 
 # The token says which organisation it is of; a model that may name one can only get it wrong.
 _ALWAYS_HIDDEN: Final = frozenset({"org"})
+_SEARCH: Final = "loom_search"
 # Verbs of operations that take something away; a new version of a memory keeps the old one.
 _DESTRUCTIVE_VERBS: Final = frozenset({"delete", "remove", "revoke", "redact"})
 # Named by what it takes away and not by a verb.
@@ -68,12 +70,12 @@ def tools_of(catalogue: Catalogue, toolset: Toolset) -> Mapping[str, BoundTool]:
     """Returns the tools of a toolset by name, in the order of the contract."""
     bound = [BoundTool(op, _tool(op.spec, toolset), reader_in(op, toolset)) for op in listed(catalogue, toolset)]
     # What answers a question first stands first: clients show long lists cut short.
-    bound.sort(key=lambda tool: tool.op.spec.mcp_name != "loom_search")
+    bound.sort(key=lambda tool: tool.op.spec.mcp_name != _SEARCH)
     return MappingProxyType({tool.tool.name: tool for tool in bound})
 
 
 def _is_listed(spec: OpSpec, toolset: Toolset) -> bool:
-    if spec.stability is ops.Stability.EXPERIMENTAL:
+    if spec.stability is ops.Stability.EXPERIMENTAL and toolset is not Toolset.ASSISTANT:
         return False
     if toolset is Toolset.ALL:
         return not spec.http_only
@@ -155,5 +157,7 @@ def _output_schema(spec: OpSpec) -> Schema:
     that is an object with `error` alone.
     """
     schema = response_schema(spec.response, described=False)
+    if spec.mcp_name == _SEARCH:
+        return lean_schema(schema)
     schema.pop("required", None)
     return schema

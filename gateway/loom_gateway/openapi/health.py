@@ -43,6 +43,12 @@ HEALTH_SCHEMAS: Final[dict[str, JsonValue]] = {
                 "description": "The served model's thresholds and where they come from; empty while embedding is away.",
                 "additionalProperties": {"type": "string"},
             },
+            "analysis": {
+                "type": "object",
+                "description": "Which boundary keeps statements of insights.query inside their scope, and whether it "
+                "holds; empty while insights is away.",
+                "additionalProperties": {"type": "string"},
+            },
             "checks": _CHECKS,
             "problems": {
                 "type": "array",

@@ -82,11 +82,11 @@ class TokenExchange:
         # Ending every agent of the trust ends it, and so does removing the trust.
         vouching = every_agent_of(subject)
         issued = await self._mint.listed(Principal(None, vouching=vouching), org, wish, f"exchanged under {trust.name}")
-        # Once more: one that was removed since the first look ended the agents' tokens before this one was made.
+        # Once more: one that was removed or replaced since the first look ended its tokens before this one was made.
         again = await self._trusts.find(org, trust_name)
-        if again is None or again.removed:
+        if again is None or again.removed or again.version != trust.version:
             await self._mint.end(issued.record, by=vouching)
-            raise _refused(org, trust_name, "the trust was removed meanwhile")
+            raise _refused(org, trust_name, "the trust was removed or replaced meanwhile")
         return Exchanged(issued, home)
 
     async def _home(self, trust: Trust, subject: str) -> str:

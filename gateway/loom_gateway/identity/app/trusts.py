@@ -47,6 +47,8 @@ class TrustDesk:
     async def set(self, principal: Principal, asked_org: str | None, wish: TrustWish) -> tuple[Trust, bool]:
         """Sets a trust in place of the one of its name; returns it, and whether there was none.
 
+        The tokens of the agents of the one before end: what it took, this one may not take.
+
         Raises:
             AuthInsufficient: The caller does not administer the organisation, or the operator set the one of its name.
             InvalidArgument: The wish names no keys, keys that cannot be used, or an address that may not be read.
@@ -86,7 +88,11 @@ class TrustDesk:
             )
             await self._trusts.put(trust)
             await hold.confirm()
-        return trust, before is None or before.removed
+        is_new = before is None or before.removed
+        if not is_new:
+            # Also where it says the same: a call whose answer was lost may have stored it and ended nothing.
+            await self._ender.all_of(org, agent_subject(wish.name, EVERY_AGENT), by=principal.subject)
+        return trust, is_new
 
     async def remove(self, principal: Principal, asked_org: str | None, name: str) -> bool:
         """Removes a trust and ends its agents' tokens; returns whether there was one.
