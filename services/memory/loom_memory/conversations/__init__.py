@@ -1,0 +1,1 @@
+"""Conversations: what was said, by whom and when, found again by meaning and by words."""

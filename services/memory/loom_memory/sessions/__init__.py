@@ -1,0 +1,1 @@
+"""What sessions keep in mind, what they leave behind, and which runs there were."""
