@@ -1,0 +1,1 @@
+"""The plane of procedures and learnings, matched by situation."""

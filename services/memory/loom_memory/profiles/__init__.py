@@ -1,0 +1,1 @@
+"""The profile plane: sections in scope, schemas, and folds of what memories say."""

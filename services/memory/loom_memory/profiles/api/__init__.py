@@ -1,0 +1,1 @@
+"""Servicer: messages in, messages out."""

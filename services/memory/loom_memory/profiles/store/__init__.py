@@ -1,0 +1,1 @@
+"""One repository per table; the only place of the plane with SQL."""
