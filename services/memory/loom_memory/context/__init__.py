@@ -1,0 +1,1 @@
+"""Context packs, and texts that are parked outside of them."""
