@@ -1,0 +1,1 @@
+"""Searching everything that a caller may read: memories, documents, profiles and conversations."""

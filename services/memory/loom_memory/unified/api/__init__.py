@@ -1,0 +1,1 @@
+"""Serves `loom.memory.v1.SearchService`."""
