@@ -6,11 +6,26 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from loom_common.settings import ALLOWED_KEY
+from loom_memory.context.settings import ContextSettings
+from loom_memory.conversations.settings import ConversationSettings
+from loom_memory.guides.settings import GuideSettings
 from loom_memory.knowledge.settings import KnowledgeSettings
+from loom_memory.profiles.settings import ProfileSettings
+from loom_memory.sessions.settings import SessionSettings
 from loom_memory.settings_background import BackgroundSettings
+from loom_memory.unified.settings import UnifiedSettings
 
 
-class MemorySettings(KnowledgeSettings, BackgroundSettings):
+class MemorySettings(
+    KnowledgeSettings,
+    ContextSettings,
+    ConversationSettings,
+    GuideSettings,
+    BackgroundSettings,
+    ProfileSettings,
+    SessionSettings,
+    UnifiedSettings,
+):
     """What memory reads."""
 
     embed_bound_s: float = Field(

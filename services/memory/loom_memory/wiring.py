@@ -41,12 +41,23 @@ from loom_memory.app.statistics import StatisticsCache
 from loom_memory.app.status import MemoryStatus
 from loom_memory.app.thresholds import ThresholdsInForce, ThresholdsPort
 from loom_memory.app.thresholds_grpc import GrpcThresholds
-from loom_memory.app.unified import UnifiedSearch
 from loom_memory.app.vector_tables import MemoryVectors
 from loom_memory.app.write import MemoryWriter
 from loom_memory.app.write_versions import WriteVersions
+from loom_memory.context.app.planes import ProcedureSource, ProfileSource
+from loom_memory.context.app.sessions import RunSource, WorkingMemorySource
+from loom_memory.context.app.turns import RecalledTurns
+from loom_memory.context.wiring import ContextParts, build_context
+from loom_memory.conversations.app.unified import ConversationLeg
+from loom_memory.conversations.wiring import ConversationParts, build_conversations
+from loom_memory.guides.wiring import GuideParts, build_guides
+from loom_memory.inventory.wiring import inventory_service
 from loom_memory.knowledge.app.vectors import KnowledgeVectors
 from loom_memory.knowledge.wiring import KnowledgeParts, build_knowledge
+from loom_memory.procedures.wiring import ProcedureParts, build_procedures
+from loom_memory.profiles.app.unified import ProfileLeg
+from loom_memory.profiles.wiring import ProfileParts, build_profiles, item_vectors
+from loom_memory.sessions.wiring import SessionParts, build_sessions
 from loom_memory.settings import MemorySettings
 from loom_memory.store.embeddings import EmbeddingRepository
 from loom_memory.store.entities import EntityRepository
@@ -58,6 +69,8 @@ from loom_memory.tier.cache import NAME as TIER
 from loom_memory.tier.cache import Tier
 from loom_memory.tier.repositories import TieredEmbeddings, TieredLegs, TieredMemories, TieredRewrites
 from loom_memory.tier.watching import HARMLESS, WatchedClickHouse
+from loom_memory.unified.app.once import OnceEmbedding
+from loom_memory.unified.wiring import Planes, UnifiedParts, build_unified
 from loom_memory.wiring_background import Around, BackgroundParts, build_background
 from loom_memory.wiring_bulk import BulkParts, Core, build_bulk
 from loom_memory.wiring_search import SearchBase, SearchParts, build_search
@@ -81,7 +94,7 @@ class MemoryParts:
     writer: MemoryWriter
     reader: MemoryReader
     search: MemorySearch
-    unified: UnifiedSearch
+    unified: UnifiedParts
     searches: SearchParts
     workers: Workers
     deletions: DeletionMarker
@@ -95,6 +108,13 @@ class MemoryParts:
     resolver: Leading | None
     background: BackgroundParts | None
     knowledge: KnowledgeParts
+    guides: GuideParts
+    context: ContextParts
+    profiles: ProfileParts
+    procedures: ProcedureParts
+    conversations: ConversationParts
+    sessions: SessionParts
+    inventory: Service
 
     def services(self) -> tuple[Service, ...]:
         """Returns what memory serves."""
@@ -121,6 +141,14 @@ class MemoryParts:
             *self.writes.services(),
             *self.bulk.services(),
             self.knowledge.service(),
+            self.unified.service(),
+            self.guides.service(),
+            self.context.service(),
+            self.profiles.service(),
+            self.procedures.service(),
+            self.conversations.service(),
+            self.sessions.service(),
+            self.inventory,
             *(self.background.services() if self.background is not None else ()),
         )
 
@@ -140,6 +168,7 @@ def build_parts(
 ) -> MemoryParts:
     """Returns the parts over a migrated database."""
     clock = clock or SystemClock()
+    embedding = OnceEmbedding(embedding)
     tier = Tier(TierRows(ch), clock, max_bytes=settings.tier_max_mb << 20, exclusive=ch.exclusive)
     # From here on everything that is written passes the tier.
     ch = WatchedClickHouse(ch, tier, HARMLESS)
@@ -208,6 +237,12 @@ def build_parts(
         leases=leases,
     )
     resolver = None if llm is None else build_resolver(base, writes, llm, ledger, model_calls, leases, settings)
+    profiles = build_profiles(ch, embedding, in_force, llm, ledger, model_calls, settings, clock, repeats)
+    procedures = build_procedures(ch, profiles.vectors, embedding, in_force, clock, repeats)
+    conversations = build_conversations(
+        ch, profiles.vectors, embedding, in_force, llm, ledger, model_calls, settings, clock, repeats
+    )
+    sessions = build_sessions(ch, llm, settings, clock, repeats)
     background = None
     if llm is not None:
         around = Around(
@@ -224,14 +259,20 @@ def build_parts(
             exposures=searches.exposures,
             clock=clock,
             ended=lambda: workers.ended,
-            others=() if resolver is None else (resolver,),
+            others=(*(() if resolver is None else (resolver,)), *profiles.folds, *conversations.titles),
         )
         background = build_background(around, settings)
+    knowledge = build_knowledge(
+        ch, embedding, in_force, llm or AbsentLlm(), ledger, model_calls, workers, settings, clock, repeats
+    )
+    guides = build_guides(ch, embedding, pending, workers, settings, clock)
+    planes = Planes(knowledge.search, ProfileLeg(profiles.match), ConversationLeg(conversations.search))
+    unified = build_unified(searches, planes, embedding, in_force, directory, settings)
     return MemoryParts(
         writer=writes.writer,
         reader=reader,
         search=search,
-        unified=searches.unified,
+        unified=unified,
         searches=searches,
         workers=workers,
         deletions=deletions,
@@ -244,9 +285,30 @@ def build_parts(
         writes=writes,
         resolver=resolver,
         background=background,
-        knowledge=build_knowledge(
-            ch, embedding, in_force, llm or AbsentLlm(), ledger, model_calls, workers, settings, clock, repeats
+        knowledge=knowledge,
+        guides=guides,
+        context=build_context(
+            ch,
+            memories,
+            search,
+            reader,
+            knowledge.search,
+            guides,
+            settings,
+            clock,
+            (
+                ProfileSource(profiles.sections),
+                ProcedureSource(procedures.match),
+                RecalledTurns(conversations.search),
+                WorkingMemorySource(sessions.working),
+                RunSource(sessions.runs),
+            ),
         ),
+        profiles=profiles,
+        procedures=procedures,
+        conversations=conversations,
+        sessions=sessions,
+        inventory=inventory_service(ch, clock, recorded=settings.exposure_ledger_enabled),
     )
 
 
@@ -265,6 +327,7 @@ def _reembedding(
         MemoryVectors(ch, rewrites, EmbeddingRepository(ch), VersionRepository(ch), clock),
         EntityVectors(EntityRepository(ch), clock),
         KnowledgeVectors(ch),
+        item_vectors(ch, embedding, clock),
     )
     texts = StoredTexts(embedding, REEMBED, clock, ledger, model_calls)
     return Reembedding(tables, texts, rewrites, leases, model_calls, clock, identifying=identifying)
@@ -339,6 +402,9 @@ async def open_service(settings: MemorySettings, ch: ClickHouse) -> AsyncIterato
         for name, work in parts.searches.work():
             parts.workers.start(name, work)
         parts.knowledge.start(parts.workers)
+        parts.profiles.start(parts.workers)
+        for titling in parts.conversations.titles:
+            parts.workers.start(titling.worker.feature.value, titling.run())
         if parts.background is not None:
             parts.background.start(parts.workers)
         spec = ServiceSpec(NAME, settings.memory_listen, parts.services(), status)

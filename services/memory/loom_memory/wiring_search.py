@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from loom.memory.v1 import exposures_pb2_grpc, replay_pb2_grpc, search_pb2_grpc
+from loom.memory.v1 import exposures_pb2_grpc, replay_pb2_grpc
 from loom_common.auth.directory import Directory
 from loom_common.clickhouse import ClickHouse
 from loom_common.clock import Clock
@@ -13,7 +13,6 @@ from loom_common.server import Service
 from loom_common.workers import Workers
 from loom_memory.api.exposures import ExposureServicer
 from loom_memory.api.replay import ReplayServicer
-from loom_memory.api.search import SearchServicer
 from loom_memory.app.embedding import EmbeddingPort
 from loom_memory.app.llm import LlmPort
 from loom_memory.app.pending import PendingVectors
@@ -25,15 +24,16 @@ from loom_memory.app.search.exposures import Exposures, RecallCredit
 from loom_memory.app.search.helpers import HelperBounds
 from loom_memory.app.search.judging import QualityJudge
 from loom_memory.app.search.legwork import Legwork
+from loom_memory.app.search.namespaces import CallerNamespaces, FanOut
 from loom_memory.app.search.pages import SearchPages
 from loom_memory.app.search.ports import EntityLeg, MemoryRows, Reinforcement, Vectors
 from loom_memory.app.search.replay import Replaying
 from loom_memory.app.search.reranking import Reranking
+from loom_memory.app.search.several import SeveralSearch
 from loom_memory.app.search.traces import Traces
 from loom_memory.app.search.wordings import Wordings
 from loom_memory.app.statistics import StatisticsCache
 from loom_memory.app.thresholds import ThresholdsInForce
-from loom_memory.app.unified import FanOut, UnifiedSearch
 from loom_memory.app.write_versions import WriteVersions
 from loom_memory.settings import MemorySettings
 from loom_memory.store.as_of import AsOfRepository
@@ -82,7 +82,7 @@ class SearchParts:
     """What searches."""
 
     search: MemorySearch
-    unified: UnifiedSearch
+    namespaces: CallerNamespaces
     answering: Answering
     exposures: Exposures
     recall: RecallCredit
@@ -93,11 +93,6 @@ class SearchParts:
     def services(self) -> tuple[Service, ...]:
         """Returns what is served of it, beside `MemoryService`."""
         return (
-            Service(
-                search_pb2_grpc.add_SearchServiceServicer_to_server,
-                SearchServicer(self.answering),
-                "loom.memory.v1.SearchService",
-            ),
             Service(
                 exposures_pb2_grpc.add_ExposureServiceServicer_to_server,
                 ExposureServicer(self.exposures),
@@ -152,8 +147,7 @@ def build_search(base: SearchBase, settings: MemorySettings) -> SearchParts:
         return MemorySearch(beginning, legwork, wordings, reranking, base.pending)
 
     search = searching(base.vectors, recall)
-    fan_out = FanOut(settings.fanout_kinds, settings.fanout_max_namespaces)
-    unified = UnifiedSearch(search, base.directory, fan_out)
+    namespaces = CallerNamespaces(base.directory, FanOut(settings.fanout_kinds, settings.fanout_max_namespaces))
     exposures = Exposures(exposed, base.clock, recorded=settings.exposure_ledger_enabled)
     traced = SearchTraceRepository(base.ch)
     traces = Traces(traced, base.directory, base.clock, days=settings.trace_days)
@@ -162,8 +156,8 @@ def build_search(base: SearchBase, settings: MemorySettings) -> SearchParts:
     pages = SearchPages(SearchPageRepository(base.ch), memories, past, base.directory, base.clock)
     return SearchParts(
         search=search,
-        unified=unified,
-        answering=Answering(unified, pages, exposures, traces, judge),
+        namespaces=namespaces,
+        answering=Answering(SeveralSearch(search, namespaces), pages, exposures, traces, judge),
         exposures=exposures,
         recall=recall,
         traces=traces,

@@ -6,13 +6,12 @@ from typing import Final
 from google.protobuf.json_format import MessageToJson
 
 from loom.memory.v1 import memory_pb2 as pb
-from loom.memory.v1 import search_pb2
 from loom_common.times import format_optional_time, parse_optional_time
 from loom_memory.api.messages import filter_from_proto, memory_to_proto
 from loom_memory.app.access import own_filter
 from loom_memory.app.search import SearchMode, SearchQuery
 from loom_memory.app.search.answering import Answer, Presentation, Render, ShownHit
-from loom_memory.app.unified import NamespaceScope
+from loom_memory.app.search.namespaces import NamespaceScope
 from loom_memory.domain.excerpts import Bodies
 from loom_memory.domain.findings import Explanation
 from loom_memory.domain.memory import Filter, to_milliseconds
@@ -20,7 +19,6 @@ from loom_memory.domain.narrowing import Narrowing, Span
 from loom_memory.domain.recipes import PLANS, Recipe, Weights
 
 _DEFAULT_TOP_K: Final = 10
-_UNIFIED_TOP_K: Final = 5
 _FAST: Final = "fast"
 _NO_SENSITIVITY: Final = "none"
 
@@ -112,36 +110,6 @@ def asked_again(request: pb.SearchMemoriesRequest) -> str:
     return str(MessageToJson(kept, preserving_proto_field_name=True, indent=None))
 
 
-def unified_query_from_proto(request: search_pb2.SearchRequest) -> SearchQuery:
-    """Returns the query of a search over everything, narrowed to what its token may read."""
-    return SearchQuery(
-        text=request.query,
-        wanted=own_filter(Filter(tags=tuple(sorted(set(request.tags))))),
-        top_k=request.top_k if request.HasField("top_k") else _UNIFIED_TOP_K,
-        recipe=Recipe(request.recipe) if request.HasField("recipe") else Recipe.BALANCED,
-        quality_filter=not request.explain,
-        explain=request.explain,
-    )
-
-
-def unified_presentation(request: search_pb2.SearchRequest) -> Presentation:
-    """Returns how the answer of a search over everything is to look: always readable, always with pages."""
-    return Presentation(
-        bodies=Bodies(request.bodies) if request.HasField("bodies") else Bodies.EXCERPT,
-        render=Render.READER,
-        paging=True,
-        page=request.page,
-    )
-
-
-def unified_asked_again(request: search_pb2.SearchRequest) -> str:
-    """Returns what a search over everything asked of memories, as JSON."""
-    asked = pb.SearchMemoriesRequest(tags=request.tags, top_k=request.top_k or _UNIFIED_TOP_K)
-    if request.HasField("recipe"):
-        asked.recipe = request.recipe
-    return asked_again(asked)
-
-
 def response_from_answer(answer: Answer, *, explain: bool) -> pb.SearchMemoriesResponse:
     """Returns the message of an answer."""
     result = answer.result
@@ -156,26 +124,7 @@ def response_from_answer(answer: Answer, *, explain: bool) -> pb.SearchMemoriesR
         ],
         rendered=answer.rendered,
         next_page=answer.next_page,
-        explanation=_explanation(result.explanation),
-        bodies_returned=answer.bodies_returned,
-        bodies_elided=answer.bodies_elided,
-        tokens_returned=answer.tokens_returned,
-    )
-
-
-def section_from_answer(answer: Answer, *, explain: bool) -> search_pb2.MemorySection:
-    """Returns the message of what memories answer beside others."""
-    result = answer.result
-    return search_pb2.MemorySection(
-        hits=[hit_to_proto(hit, explain=explain) for hit in answer.hits],
-        candidates_total=result.candidates_total,
-        abstain_code=result.abstain_code,
-        error=answer.error,
-        embedding_pending=result.pending,
-        rendered=answer.rendered,
-        next_page=answer.next_page,
-        withheld_count=result.withheld,
-        explanation=_explanation(result.explanation),
+        explanation=explanation_to_proto(result.explanation),
         bodies_returned=answer.bodies_returned,
         bodies_elided=answer.bodies_elided,
         tokens_returned=answer.tokens_returned,
@@ -198,23 +147,8 @@ def time_from_proto(text: str, field: str) -> datetime | None:
     return None if moment is None else to_milliseconds(moment)
 
 
-def _narrowing(request: pb.SearchMemoriesRequest) -> Narrowing:
-    return Narrowing(
-        speakers=tuple(sorted(set(request.speakers))),
-        sources=tuple(sorted(set(request.sources))),
-        sensitivities=tuple(sorted({"" if each == _NO_SENSITIVITY else each for each in request.sensitivities})),
-        happened=_span(request.happened_since, request.happened_until, "happened"),
-        updated=_span(request.updated_since, request.updated_until, "updated"),
-        min_importance=request.min_importance if request.HasField("min_importance") else None,
-        pinned=request.pinned if request.HasField("pinned") else None,
-    )
-
-
-def _span(since: str, until: str, name: str) -> Span:
-    return Span(time_from_proto(since, f"{name}_since"), time_from_proto(until, f"{name}_until"))
-
-
-def _explanation(explanation: Explanation | None) -> pb.SearchExplanation | None:
+def explanation_to_proto(explanation: Explanation | None) -> pb.SearchExplanation | None:
+    """Returns the message of how a search went about its question; None where that was not asked for."""
     if explanation is None:
         return None
     return pb.SearchExplanation(
@@ -231,3 +165,19 @@ def _explanation(explanation: Explanation | None) -> pb.SearchExplanation | None
         noise_floor=explanation.noise_floor,
         unsearched_count=explanation.unsearched,
     )
+
+
+def _narrowing(request: pb.SearchMemoriesRequest) -> Narrowing:
+    return Narrowing(
+        speakers=tuple(sorted(set(request.speakers))),
+        sources=tuple(sorted(set(request.sources))),
+        sensitivities=tuple(sorted({"" if each == _NO_SENSITIVITY else each for each in request.sensitivities})),
+        happened=_span(request.happened_since, request.happened_until, "happened"),
+        updated=_span(request.updated_since, request.updated_until, "updated"),
+        min_importance=request.min_importance if request.HasField("min_importance") else None,
+        pinned=request.pinned if request.HasField("pinned") else None,
+    )
+
+
+def _span(since: str, until: str, name: str) -> Span:
+    return Span(time_from_proto(since, f"{name}_since"), time_from_proto(until, f"{name}_until"))

@@ -23,10 +23,16 @@ class Bodies(StrEnum):
 
 def shown_value(content: Content, bodies: Bodies, query: str = "") -> tuple[str, bool]:
     """Returns the text to show, and whether it is cut short; `query` says which part of a long one is its unit."""
+    is_whole = bodies is Bodies.EXCERPT and content.kind in _WHOLE_KINDS
+    return shown_text(content.value, Bodies.FULL if is_whole else bodies, query)
+
+
+def shown_text(value: str, bodies: Bodies, query: str = "") -> tuple[str, bool]:
+    """Returns as much of a text as is shown, and whether it is cut short."""
     if bodies is Bodies.NONE:
-        return "", bool(content.value)
+        return "", bool(value)
     if bodies is Bodies.UNIT:
-        return unit_of(content.value, query)
-    if bodies is Bodies.FULL or content.kind in _WHOLE_KINDS or len(content.value) <= EXCERPT_CHARS:
-        return content.value, False
-    return content.value[:EXCERPT_CHARS], True
+        return unit_of(value, query)
+    if bodies is Bodies.FULL or len(value) <= EXCERPT_CHARS:
+        return value, False
+    return value[:EXCERPT_CHARS], True

@@ -54,6 +54,10 @@ _TOKEN: Final = regex.compile(
     r"|(?P<sign>\p{Sc}|[<>≤≥=%])",
     regex.V1,
 )
+_CONTRACTED: Final = [(regex.compile(regex.escape(short), regex.IGNORECASE), long) for short, long in CONTRACTIONS]
+_SAYING: Final = PREDICATES | SHARED_BY_MANY | COUNTED | NEGATIONS
+"""Words that say something of what a text names."""
+
 _ASCII_WORD: Final = regex.compile(r"[a-z]{3,40}")
 
 _thread = local()
@@ -120,8 +124,9 @@ class Wording:
 def wording(text: str) -> Wording:
     """Returns the words of a text."""
     folded = unicodedata.normalize("NFKC", text[: MAX_CHARS + 1]).replace("’", "'")
-    for short, long in CONTRACTIONS:
-        folded = regex.sub(regex.escape(short), long, folded, flags=regex.IGNORECASE)
+    if "'" in folded:
+        for short, long in _CONTRACTED:
+            folded = short.sub(long, folded)
     tokens = []
     for match in _TOKEN.finditer(folded):
         raw = match[0]
@@ -156,8 +161,7 @@ def is_statement(text: str) -> bool:
     found = wording(text)
     if len(found.content) >= _STATEMENT_WORDS or any(part in found.text for part in DENSE_PREDICATES):
         return True
-    predicates = PREDICATES | SHARED_BY_MANY | COUNTED | NEGATIONS
-    return len(found.tokens) >= 3 and any(token.text in predicates for token in found.tokens)
+    return len(found.tokens) >= 3 and any(token.text in _SAYING for token in found.tokens)
 
 
 def is_repetition(new: Wording, old: Wording) -> bool:

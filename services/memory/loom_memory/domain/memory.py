@@ -247,6 +247,12 @@ class Kept:
     low: bool
 
 
+def kept_of(hit: Hit) -> Kept:
+    """Returns a hit as one that is named and not read."""
+    memory = hit.memory
+    return Kept(memory.scope.namespace, memory.identity, hit.score, hit.similarity, hit.low)
+
+
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """What a search found.

@@ -21,11 +21,12 @@ chosen by the conversations that it is reported on (docs/benchmarks.md).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import regex
 
+from loom_common.safe_patterns import SafePattern
 from loom_memory.domain.query_cues import QueryCues
 from loom_memory.domain.scoring import MATCH, score
 
@@ -91,17 +92,18 @@ EXACT = 1.0
 
 _BEST = 3
 _ENDS_SENTENCE = regex.compile(r"(?<=[.!?])\s+")
-_TELLS_TIME = regex.compile(
+_TIME_WORDS = (
     r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|since|years?|months?|weeks?|weekend"
     r"|this (?:past|morning)|\d{4}|\d{1,2}(?:st|nd|rd|th)|january|february|march|april|june|july|august|september"
     r"|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b"
-    r"|昨天|今天|明天|去年|今年|明年|\d[年月日]|昨日|今日|明日|어제|오늘|내일|작년",
-    regex.IGNORECASE,
+    r"|昨天|今天|明天|去年|今年|明年|\d[年月日]|昨日|今日|明日|어제|오늘|내일|작년"
 )
+_TELLS_TIME = regex.compile(_TIME_WORDS, regex.IGNORECASE)
+# Most texts tell none, which this says in a tenth of the time; its word boundaries are those of ASCII, which are more.
+_MAY_TELL_TIME = SafePattern(_TIME_WORDS, ignore_case=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A row that some leg found, or a session neighbour of one.
 
     Attributes:
@@ -131,8 +133,7 @@ class Candidate:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What the legs say of a row before it is read; as in `Candidate`."""
 
     key: tuple[str, ...]
@@ -141,8 +142,7 @@ class Found:
     has_session: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A candidate in its place.
 
     Attributes:
@@ -226,7 +226,7 @@ def _cues(candidate: Candidate, cues: QueryCues) -> int:
     if cues.dates and candidate.at is not None:
         day = candidate.at.date()
         count += any(cue.fits(day) for cue in cues.dates)
-    if cues.asks_when and _TELLS_TIME.search(candidate.text):
+    if cues.asks_when and _MAY_TELL_TIME.is_in(candidate.text) and _TELLS_TIME.search(candidate.text):
         count += 1
     return count
 

@@ -7,7 +7,7 @@ decides between hits that answer about equally well, and never lifts what does n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from loom_memory.domain.recipes import Weights
 
@@ -83,8 +83,7 @@ NO_USE: Final = Use()
 _RECALL_SHARE: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What the signals of one memory depend on.
 
     Attributes:

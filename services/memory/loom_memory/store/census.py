@@ -8,7 +8,12 @@ which the rows of others are found comes behind them.
 from typing import Final
 
 from loom_common.erasure import IN_ORG, HeldTable, shared_tables
+from loom_memory.context.store.census import CENSUS as CONTEXT
+from loom_memory.conversations.store.census import CENSUS as CONVERSATIONS
+from loom_memory.guides.store.census import CENSUS as GUIDES
 from loom_memory.knowledge.store.census import CENSUS as KNOWLEDGE
+from loom_memory.profiles.store.census import CENSUS as PROFILES
+from loom_memory.sessions.store.census import CENSUS as SESSIONS
 from loom_memory.store import embeddings, memories, versions
 from loom_memory.store.erasures import RECEIPTS, WORK
 
@@ -87,7 +92,12 @@ CENSUS: Final = (
     # A worker notes of a deleted memory that it names nothing; the erasure's own tombstones are newer than itself.
     _identified("entity_mentions", "(memory_version <= {upto:UInt64} OR tombstoned_at IS NOT NULL)"),
     HeldTable("extraction_queue", of_user=_QUEUED_OF_USER, of_memories=_QUEUED_OF_MEMORIES),
+    *PROFILES,
+    *SESSIONS,
+    *CONVERSATIONS,
     *KNOWLEDGE,
+    *CONTEXT,
+    *GUIDES,
     HeldTable("worker_passes", no_memory_content="counts of background passes"),
     HeldTable("worker_cursors", no_memory_content="numbers"),
     HeldTable(RECEIPTS.name, no_memory_content="digests, counts and who asked for an erasure"),

@@ -5,7 +5,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse, Table, own_write_reads
@@ -94,8 +94,7 @@ class EmbeddedChunk:
     embed_retry_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VectorHit:
+class VectorHit(NamedTuple):
     """One chunk near a query; `version` says which version of the memory it belongs to."""
 
     identity: Identity

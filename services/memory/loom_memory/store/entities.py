@@ -3,7 +3,7 @@
 # ruff: noqa: S608  (what is put together are constants of this module; every value is bound)
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -100,6 +100,9 @@ INNER JOIN (
 WHERE {IN_SCOPE} AND mentions.tombstoned_at IS NULL AND (NOT {{of_user:Bool}} OR {_USER})
     AND (NOT {{of_session:Bool}} OR session_id = {{session_id:String}})
 GROUP BY {IDENTITY} ORDER BY sure DESC, newest DESC, {IDENTITY} LIMIT {{limit:UInt32}}"""
+
+_NAMES: Final = f"""SELECT DISTINCT arrayJoin(folded) AS name FROM entities FINAL WHERE {IN_SCOPE} AND {LIVE}
+ORDER BY name LIMIT {{limit:UInt32}}"""
 
 _SCOPES: Final = f"""SELECT DISTINCT org, namespace FROM entity_vectors
 WHERE ({{org:String}} = '' OR org = {{org:String}}) AND ({{namespace:String}} = '' OR namespace = {{namespace:String}})
@@ -219,15 +222,8 @@ class EntityRepository:
         return [_entity(row) for row in await self._ch.query(_BY_ID, parameters, settings=self._reads)]
 
     async def put(self, scope: Scope, user_id: str, entities: Sequence[Entity]) -> None:
-        """Stores entities, each as the version that it says."""
-        rows = [
-            (
-                scope.org, scope.namespace, user_id, entity.id, entity.name, entity.kind, list(entity.aliases),
-                list(entity.folded), entity.mention_count, entity.first_seen_at, entity.last_seen_at,
-                entity.tombstoned_at, entity.version,
-            )
-            for entity in entities
-        ]  # fmt: skip
+        """Stores entities, each as the version that it says; of one that is gone nothing but that it is."""
+        rows = [_row(scope, user_id, entity) for entity in entities]
         if rows:
             await self._ch.insert(ENTITIES, rows)
 
@@ -269,6 +265,11 @@ class EntityRepository:
             "limit": limit,
         }
         return {Identity(*row[:3]): row[3] for row in await self._ch.query(_FOUND, parameters, settings=self._reads)}
+
+    async def names(self, scope: Scope, limit: int) -> list[str]:
+        """Returns the folded names that entities of a namespace have, of whatever user."""
+        parameters = {**in_scope(scope), "limit": limit}
+        return [row[0] for row in await self._ch.query(_NAMES, parameters, settings=self._reads)]
 
     async def known_scopes(self, off: Collection[str]) -> list[Scope]:
         """Returns namespaces that hold entities, but for organisations that are off."""
@@ -314,6 +315,15 @@ class EntityRepository:
 
 def _mentions(rows: Any) -> list[Mentions]:  # Any: rows as the statements select them
     return [Mentions(Identity(*row[:3]), row[3], tuple(row[4]), row[5]) for row in rows]
+
+
+def _row(scope: Scope, user_id: str, entity: Entity) -> tuple[object, ...]:
+    named = entity if entity.tombstoned_at is None else replace(entity, name="", aliases=())
+    folded = list(named.folded) if named is entity else []
+    return (
+        scope.org, scope.namespace, user_id, entity.id, named.name, entity.kind, list(named.aliases), folded,
+        entity.mention_count, entity.first_seen_at, entity.last_seen_at, entity.tombstoned_at, entity.version,
+    )  # fmt: skip
 
 
 def _entity(row: Sequence[Any]) -> Entity:  # Any: a row's types are the columns'

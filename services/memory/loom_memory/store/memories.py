@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from loom_common.call import Scope
 from loom_common.clickhouse import ClickHouse, Column, Row, Table, own_write_reads
@@ -53,8 +53,7 @@ class Statistics:
     speakers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalHit:
+class LexicalHit(NamedTuple):
     """One row of the lexical leg, with the numbers of `domain.scoring`."""
 
     identity: Identity
@@ -90,8 +89,7 @@ class ListedIdentity:
     newest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A row near a seed in its session; `position` counts the session's rows in order of time, from 1."""
 
     identity: Identity

@@ -10,12 +10,13 @@ from loom_memory.app.access import actor
 from loom_memory.app.search.abstention import PAGE_EXPIRED
 from loom_memory.app.search.exposures import Exposures
 from loom_memory.app.search.judging import QualityJudge
+from loom_memory.app.search.namespaces import NamespaceScope
 from loom_memory.app.search.pages import SearchPages
 from loom_memory.app.search.query import SearchQuery
+from loom_memory.app.search.several import SeveralSearch
 from loom_memory.app.search.traces import Traces
-from loom_memory.app.unified import NamespaceScope, UnifiedSearch
 from loom_memory.domain.excerpts import Bodies, shown_value
-from loom_memory.domain.memory import Hit, SearchResult
+from loom_memory.domain.memory import Hit, Kept, SearchResult
 from loom_memory.domain.reader import Paragraph, rendered
 
 _CHARS_PER_TOKEN: Final = 4
@@ -63,7 +64,6 @@ class Answer:
     hits: Sequence[ShownHit]
     rendered: str = ""
     next_page: str = ""
-    error: str = ""
 
     @property
     def bodies_returned(self) -> int:
@@ -85,9 +85,9 @@ class Answering:
     """Answers searches."""
 
     def __init__(
-        self, unified: UnifiedSearch, pages: SearchPages, exposures: Exposures, traces: Traces, judge: QualityJudge
+        self, searches: SeveralSearch, pages: SearchPages, exposures: Exposures, traces: Traces, judge: QualityJudge
     ) -> None:
-        self._unified = unified
+        self._searches = searches
         self._pages = pages
         self._exposures = exposures
         self._traces = traces
@@ -100,8 +100,6 @@ class Answering:
         reach: NamespaceScope,
         look: Presentation,
         request: Callable[[], str] = str,
-        *,
-        in_section: bool = False,
     ) -> Answer:
         """Returns the answer, and has it taken down.
 
@@ -111,52 +109,60 @@ class Answering:
             reach: Whether the caller's other namespaces are asked too.
             look: How the answer is to look.
             request: Writes the request as JSON, for it to be asked again one day.
-            in_section: Whether a failure stands in the answer, so that what stands beside it is still answered.
 
         Raises:
             InvalidArgument: The query is blank, or the page no handle.
-            LoomError: The namespaces could not be searched, and the answer is no section of another.
+            LoomError: The namespaces could not be searched.
         """
         if look.page:
-            return await self._page(scope, query, look)
+            return await self.page(scope, query, look)
         query = replace(query, wide=query.wide or look.paging or query.facets)
-        if in_section:
-            section = await self._unified.search(scope, query, reach)
-            result, error = section.result, section.error
-        else:
-            result, error = await self._unified.result(scope, query, reach), ""
-        self._take_down(scope, query, result, request)
-        next_page = await self._pages.keep(scope, result.kept, len(result.hits), query.as_of) if look.paging else ""
-        return self._shown(scope, query, look, result, next_page, error)
+        result = await self._searches.search(scope, query, reach)
+        self.expose(result.hits)
+        self.take_down(scope, query, result.hits, request)
+        next_page = ""
+        if look.paging:
+            next_page = await self.keep(scope, query, result.kept, len(result.hits))
+        return shown(scope, query, look, result, next_page)
 
-    async def _page(self, scope: Scope, query: SearchQuery, look: Presentation) -> Answer:
+    async def page(self, scope: Scope, query: SearchQuery, look: Presentation) -> Answer:
+        """Returns a page of a search before, and has it taken down.
+
+        Raises:
+            InvalidArgument: It is no handle.
+            BackendUnavailable: The store cannot be asked.
+        """
         page = await self._pages.page(scope, look.page, query.top_k)
         if page is None:
             return Answer(SearchResult(abstain_code=PAGE_EXPIRED), ())
         result = SearchResult(page.hits, page.candidates_total)
-        self._expose(result)
-        return self._shown(scope, query, look, result, page.next_page)
+        self.expose(result.hits)
+        return shown(scope, query, look, result, page.next_page)
 
-    def _take_down(self, scope: Scope, query: SearchQuery, result: SearchResult, request: Callable[[], str]) -> None:
-        self._expose(result)
-        self._judge.consider(scope, query.text, result.hits, actor())
+    async def keep(self, scope: Scope, query: SearchQuery, kept: Sequence[Kept], first: int) -> str:
+        """Returns the handle of the page that begins with what is kept; `first` matches come before it."""
+        return await self._pages.keep(scope, kept, first, query.as_of)
+
+    def expose(self, hits: Sequence[Hit]) -> None:
+        """Takes down what is shown. Neither waits nor fails."""
+        self._exposures.shown([hit.memory for hit in hits], [hit.score for hit in hits])
+
+    def take_down(self, scope: Scope, query: SearchQuery, hits: Sequence[Hit], request: Callable[[], str]) -> None:
+        """Takes down what was asked and found. Neither waits nor fails."""
+        self._judge.consider(scope, query.text, hits, actor())
         if self._traces.are_kept:
-            self._traces.searched(scope, query.text, query.wanted, request(), result.hits)
+            self._traces.searched(scope, query.text, query.wanted, request(), hits)
 
-    def _expose(self, result: SearchResult) -> None:
-        self._exposures.shown([hit.memory for hit in result.hits], [hit.score for hit in result.hits])
 
-    def _shown(
-        self,
-        scope: Scope,
-        query: SearchQuery,
-        look: Presentation,
-        result: SearchResult,
-        next_page: str,
-        error: str = "",
-    ) -> Answer:
-        hits = [ShownHit(hit, *shown_value(hit.memory.content, look.bodies, query.text)) for hit in result.hits]
-        text = ""
-        if look.render is Render.READER:
-            text = rendered([Paragraph(hit.hit.memory, hit.text, scope.namespace) for hit in hits])
-        return Answer(result, hits, text, next_page, error)
+def shown(scope: Scope, query: SearchQuery, look: Presentation, result: SearchResult, next_page: str = "") -> Answer:
+    """Returns a result as it is shown."""
+    hits = [ShownHit(hit, *shown_value(hit.memory.content, look.bodies, query.text)) for hit in result.hits]
+    text = ""
+    if look.render is Render.READER:
+        text = rendered([paragraph_of(hit, scope.namespace) for hit in hits])
+    return Answer(result, hits, text, next_page)
+
+
+def paragraph_of(hit: ShownHit, home: str) -> Paragraph:
+    """Returns a hit as it is read."""
+    return Paragraph(hit.hit.memory, hit.text, home, is_low=hit.hit.low, is_cut=hit.is_cut)

@@ -58,8 +58,10 @@ class Legs:
         self._ordered_timely = list(timely)
         self._lexical = {hit.identity: hit for hit in lexical}
         self._near: dict[Identity, list[VectorHit]] = {}
+        self._nearest: dict[Identity, float] = {}
         for chunk in near:
             self._near.setdefault(chunk.identity, []).append(chunk)
+            self._nearest[chunk.identity] = max(chunk.cosine, self._nearest.get(chunk.identity, -1.0))
 
     def identities(self, most_near: int) -> list[Identity]:
         """Returns all that the legs found, of the vector leg the nearest `most_near`."""
@@ -82,7 +84,7 @@ class Legs:
         return [
             Found(
                 key=identity,
-                cosine=max((hit.cosine for hit in self._near.get(identity, ())), default=None),
+                cosine=self._nearest.get(identity),
                 share=self._lexical[identity].share if identity in self._lexical else 0.0,
                 has_session=bool(identity.session_id),
             )

@@ -1,8 +1,8 @@
 """Puts what is known of memories into one order: the ranking of the texts, and what moves a hit beside."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from loom_memory.app.search.legs import Evidence, candidate
 from loom_memory.app.search.run import SearchRun
@@ -12,6 +12,8 @@ from loom_memory.domain.memory import Identity, Sketch
 from loom_memory.domain.ranking import Candidate, Ranked
 from loom_memory.domain.signals import Facts
 
+_NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
+
 _WORDING: Final = 0.02
 """What a hit loses that only another wording of the question found. Source: chosen; it breaks ties for the question."""
 
@@ -19,8 +21,7 @@ _SURE: Final = 0.5
 """From here on a memory is surely enough about a thing to answer a question that names it. Source: chosen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A memory in its place.
 
     Attributes:
@@ -37,7 +38,7 @@ class Placed:
     cosine: float | None
     is_low: bool
     is_shown: bool
-    components: Mapping[str, float] = field(default_factory=dict)
+    components: Mapping[str, float] = _NOTHING
 
     @property
     def identity(self) -> Identity:
@@ -66,12 +67,12 @@ def merged(own: Sequence[Placed], others: Iterable[Sequence[Placed]]) -> list[Pl
     for wording in others:
         for hit in wording:
             known = best.get(hit.identity)
-            lowered = replace(hit, order=hit.order - _WORDING, components={**hit.components, "wording": -_WORDING})
+            lowered = hit._replace(order=hit.order - _WORDING, components={**hit.components, "wording": -_WORDING})
             if known is None or lowered.order > known.order:
                 score = max(hit.score, known.score if known else 0.0)
                 is_low = hit.is_low and (known is None or known.is_low)
                 is_shown = hit.is_shown or (known is not None and known.is_shown)
-                best[hit.identity] = replace(lowered, score=score, is_low=is_low, is_shown=is_shown)
+                best[hit.identity] = lowered._replace(score=score, is_low=is_low, is_shown=is_shown)
     return sorted(best.values(), key=lambda hit: (-round(hit.order, 6), hit.identity))
 
 
@@ -144,5 +145,5 @@ def _without_sessions(run: SearchRun, candidates: Sequence[Candidate]) -> dict[t
     """Returns each candidate's order as if it stood alone, where sessions count otherwise than measured."""
     if run.weights.session == 1.0:
         return {}
-    lone = [replace(each, session=(), position=None) for each in candidates]
+    lone = [each._replace(session=(), position=None) for each in candidates]
     return {each.candidate.key: each.order for each in ranking.rank(lone, run.cues, noise_floor=run.noise_floor)}

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from loom_common.auth.directory import Directory
@@ -75,7 +74,7 @@ class Reranking:
             return list(hits), HelperNote(_NAME, f"failed: {error.reason.value}")
         scored = zip(head, scores, strict=True)
         ordered = sorted(scored, key=lambda pair: -pair[1])
-        first = [replace(hit, components={**hit.components, _NAME: score}) for hit, score in ordered]
+        first = [hit._replace(components={**hit.components, _NAME: score}) for hit, score in ordered]
         moved = {hit.identity for hit in head}
         return [*first, *(hit for hit in hits if hit.identity not in moved)], HelperNote(_NAME, f"used: {endpoint}")
 

@@ -30,8 +30,9 @@ NO_RERANKER: Final = "none"
 _POOL: Final = 60
 # Most sections that a reranker reads.
 _RERANKED: Final = 50
-# A document that is stored anew between two statements of a search makes it begin again.
-_ATTEMPTS: Final = 3
+# A document that is stored anew between two statements of a search makes it begin again. Source: chosen; on a busy
+# machine one that was stored four times in a row outran three.
+_ATTEMPTS: Final = 8
 _LLM_RERANKER: Final = "builtin:openai"
 _NOTHING: Final = Pending(0, 0, 0)
 
@@ -176,9 +177,9 @@ class KnowledgeSearch:
         for _ in range(_ATTEMPTS):
             candidates = await self._candidates(scope, query, asked)
             matched = bool(candidates)
-            ranked = await self._ranked(scope, query, None if asked is None else asked.served, candidates)
-            found, is_whole = await self._hits(scope, ranked)
-            if is_whole:
+            ranked, are_known = await self._ranked(scope, query, None if asked is None else asked.served, candidates)
+            found, are_shown = await self._hits(scope, ranked)
+            if are_known and are_shown:
                 break
         return found, matched
 
@@ -213,10 +214,13 @@ class KnowledgeSearch:
 
     async def _ranked(
         self, scope: Scope, query: KnowledgeQuery, served: ServedModel | None, candidates: Sequence[Candidate]
-    ) -> list[tuple[Ranked, Section]]:
-        """Returns the candidates in their order, each section once, by its best passage."""
+    ) -> tuple[list[tuple[Ranked, Section]], bool]:
+        """Returns the candidates in their order, each section once, by its best passage, and whether all are there yet.
+
+        A passage whose section is gone is of a version that was replaced since a leg found it.
+        """
         if not candidates:
-            return []
+            return [], True
         places = [(each.place.source_uri, each.place.version, each.section) for each in candidates]
         sections = await self._sections.of_places(scope, places)
         known = {
@@ -232,7 +236,7 @@ class KnowledgeSearch:
             candidate = each.candidate
             place = candidate.place.source_uri, candidate.place.version, candidate.section
             best.setdefault(place, (each, known[candidate.place]))
-        return list(best.values())
+        return list(best.values()), len(known) == len(candidates)
 
     async def _hits(self, scope: Scope, ranked: Sequence[tuple[Ranked, Section]]) -> tuple[list[KnowledgeHit], bool]:
         """Returns the hits with their texts, and whether none was of a version that is not shown any more."""

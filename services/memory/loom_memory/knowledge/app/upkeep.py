@@ -21,8 +21,8 @@ from loom_memory.app.embedding import Chunk
 from loom_memory.app.holds import WriterHolds
 from loom_memory.app.reembedding import LEASE as VECTORS_LEASE
 from loom_memory.app.reembedding import LEASE_S
+from loom_memory.app.vector_tables import VectorTable
 from loom_memory.domain.vectors import Parts, VectorSpace, retry_after_s
-from loom_memory.knowledge.app.vectors import KnowledgeVectors
 from loom_memory.knowledge.store.documents import DocumentRepository
 from loom_memory.knowledge.store.leftovers import LeftoverRepository
 from loom_memory.store.rewrites import WaitingText
@@ -50,7 +50,7 @@ class MissingVectors:
 
     def __init__(
         self,
-        vectors: KnowledgeVectors,
+        vectors: VectorTable,
         texts: StoredTexts,
         holds: WriterHolds,
         leases: Leases,
