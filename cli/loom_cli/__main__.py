@@ -7,6 +7,7 @@ import typer
 
 from loom_cli import (
     __version__,
+    ch_setup,
     doctor,
     grants,
     knowledge,
@@ -15,6 +16,7 @@ from loom_cli import (
     memories,
     namespaces,
     orgs,
+    query,
     reembed,
     replay,
     secrets,
@@ -37,6 +39,8 @@ app.command("up")(up.up)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("mcp")(mcp.mcp)
+app.command("ch-setup")(ch_setup.ch_setup)
+app.command("query")(query.query)
 app.command("reembed")(reembed.reembed)
 app.command("replay")(replay.replay)
 app.command("export")(transfer.export_memories)

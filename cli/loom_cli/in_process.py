@@ -19,7 +19,7 @@ import loom_llm.wiring
 import loom_memory.settings
 import loom_memory.wiring
 from loom_cli.console import CommandError
-from loom_cli.plan import StartPlan
+from loom_cli.plan import LEDGER_KEEPER, StartPlan
 from loom_common.clickhouse import ClickHouse
 from loom_common.local_server import local_calls
 from loom_common.settings import LoomSettings
@@ -62,7 +62,8 @@ def load_settings(plan: StartPlan) -> dict[str, LoomSettings]:
 async def running(settings: Mapping[str, LoomSettings], ch: ClickHouse) -> AsyncIterator[None]:
     """Runs every service for the block, which begins once all of them serve. They call each other without sockets.
 
-    The gateway stops first, so that nothing new comes in while the services drain.
+    The gateway stops first, so that nothing new comes in while the services drain; the one that keeps the ledger stops
+    last, as each of the others tells it of its last calls while it stops.
     """
     others: list[_Running] = []
     gateway = _Running(GATEWAY, settings[GATEWAY.name], ch)
@@ -76,7 +77,7 @@ async def running(settings: Mapping[str, LoomSettings], ch: ClickHouse) -> Async
             try:
                 await gateway.stop()
             finally:
-                await _all(service.stop() for service in others)
+                await _stop_all(others)
 
 
 async def _start_all(services: Sequence["_Running"]) -> None:
@@ -87,6 +88,13 @@ async def _start_all(services: Sequence["_Running"]) -> None:
                 group.create_task(service.start())
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
+
+
+async def _stop_all(services: Sequence["_Running"]) -> None:
+    try:
+        await _all(service.stop() for service in services if service.name != LEDGER_KEEPER)
+    finally:
+        await _all(service.stop() for service in services if service.name == LEDGER_KEEPER)
 
 
 async def _all(work: Any) -> None:  # Any: an iterable of awaitables of any result
@@ -105,6 +113,11 @@ class _Running:
         self._started = asyncio.Event()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the service."""
+        return self._part.name
 
     async def start(self) -> None:
         """Returns once the service serves; raises what kept it from starting."""

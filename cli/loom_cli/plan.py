@@ -12,6 +12,9 @@ from loom_cli.keys import Secrets
 _SEALING: Final = frozenset({"gateway", "insights", "assistant"})
 _SECRETS: Final = frozenset({"LOOM_JWT_SECRET", "LOOM_JWT_SECRET_PREVIOUS"})
 
+LEDGER_KEEPER: Final = "insights"
+"""The service that stops last: each of the others tells it of its last calls while it stops."""
+
 
 def inherited(service: str) -> dict[str, str]:
     """Returns this process's environment as a child gets it: without the secret where the child does not seal."""

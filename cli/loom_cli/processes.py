@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 
 from loom_cli import ports
 from loom_cli.console import ERR, CommandError
-from loom_cli.plan import StartPlan, inherited
+from loom_cli.plan import LEDGER_KEEPER, StartPlan, inherited
 from loom_common.settings import Service
 
 # Source: chosen. The slowest start loads the embedding model, which takes seconds.
@@ -123,10 +123,13 @@ async def serve_processes(plan: StartPlan, ready: Callable[[StartPlan], Awaitabl
         await ready(plan)
         await _watch(children, stop)
     finally:
-        # The gateway first, the engine last: nothing new comes in while the rest drains.
+        # The gateway first, so that nothing new comes in while the rest drains. The keeper of the ledger behind the
+        # others, which tell it of their last calls while they stop, and the engine last.
         ERR.print("stopping ...", style="dim")
-        services = [child for child in children if child.name not in (GATEWAY, ENGINE)]
-        for group in ([child for child in children if child.name == GATEWAY], services, children):
+        gateway = [child for child in children if child.name == GATEWAY]
+        services = [child for child in children if child.name not in (GATEWAY, ENGINE, LEDGER_KEEPER)]
+        keeper = [child for child in children if child.name == LEDGER_KEEPER]
+        for group in (gateway, services, keeper, children):
             await asyncio.gather(*(child.stop() for child in group))
 
 

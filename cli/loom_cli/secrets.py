@@ -12,6 +12,7 @@ from loom_cli.console import OUT, print_json
 
 if TYPE_CHECKING:
     from loom.identity.v1 import secrets_pb2_grpc
+    from loom.insights.v1 import analysis_pb2
 
 app = typer.Typer(help="Looks after secrets in the database.", no_args_is_help=True)
 
@@ -29,7 +30,18 @@ def reseal(data_dir: options.DataDir = None, as_json: options.AsJson = False) ->
     """
     from loom.identity.v1 import secrets_pb2 as pb  # here and below: `loom --help` need not wait for gRPC
 
-    done = _with_secrets(options.directory(data_dir), lambda secrets: secrets.Reseal(pb.ResealRequest()))
+    directory = options.directory(data_dir)
+    # What proves the secret is sealed anew last of all, by identity.
+    analysis = asyncio.run(_reseal_analysis(directory))
+    done = _with_secrets(directory, lambda secrets: secrets.Reseal(pb.ResealRequest()))
+    counts = (analysis.resealed_count, analysis.current_count, analysis.unopened_count)
+    if any(counts):
+        done.kinds.insert(
+            0,
+            pb.Resealed(
+                kind="analysis_secrets", resealed_count=counts[0], current_count=counts[1], unopened_count=counts[2]
+            ),
+        )
     unopened = sum(kind.unopened_count for kind in done.kinds)
     if as_json:
         print_json(
@@ -73,6 +85,15 @@ def rotate_signing_key(
         return
     ended = "; every older token has ended" if end_all_tokens else ""
     OUT.print(f"key {done.key_id} signs from {done.signs_from}{ended}", markup=False)
+
+
+async def _reseal_analysis(data_dir: Path) -> "analysis_pb2.ResealAnalysisResponse":
+    from loom.insights.v1 import analysis_pb2, analysis_pb2_grpc
+    from loom_cli.owner import owner_channel
+
+    async with owner_channel(data_dir, "insights") as channel:
+        stub = analysis_pb2_grpc.AnalysisAdminServiceStub(channel)
+        return await asyncio.wait_for(stub.ResealAnalysis(analysis_pb2.ResealAnalysisRequest()), _TIMEOUT_S)
 
 
 def _with_secrets(data_dir: Path, work: "Callable[[secrets_pb2_grpc.SecretsServiceAsyncStub], Awaitable[T]]") -> T:

@@ -1,10 +1,9 @@
 """`loom export` and `loom import`: every memory of a namespace into a file of lines, and back."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,6 +11,11 @@ import typer
 
 from loom_cli import options
 from loom_cli.console import ERR, OUT, CommandError, print_json
+from loom_cli.importers.command import Order, import_file
+from loom_cli.importers.converting import KINDS
+from loom_cli.importers.sending import How
+from loom_cli.progress import bar
+from loom_cli.run_state import RunState
 
 if TYPE_CHECKING:
     from loom_client import Imported, Loom
@@ -19,6 +23,14 @@ if TYPE_CHECKING:
 _INTERRUPTED: Final = 130
 # Refused lines that are shown; `--json` shows all.
 _SHOWN: Final = 20
+
+
+class Stored(StrEnum):
+    """What conversations become."""
+
+    CONVERSATIONS = "conversations"
+    MEMORIES = "memories"
+
 
 File = Annotated[Path, typer.Argument(help="File of lines of JSON.", show_default=False)]
 
@@ -42,7 +54,7 @@ def export_memories(
     Until then it is FILE.part, and Ctrl-C or a broken connection loses nothing: `--resume` goes on from there.
     """
     part = file.with_name(f"{file.name}.part")
-    state = _State(file.with_name(f"{file.name}.resume"))
+    state = RunState(file.with_name(f"{file.name}.resume"))
     if file.exists() and not force:
         raise CommandError(f"{file} is there already; give another name, or --force to write over it")
     asked: dict[str, Any] = {  # arguments of the client, and what a state file remembers
@@ -60,11 +72,11 @@ def export_memories(
     if resume and part.stat().st_size < int(held.get("bytes", 0)):
         raise CommandError(f"{part} is shorter than it was; leave --resume out to begin again")
     count = int(held.get("count", 0))
-    with _client(data_dir) as loom, _written(part, int(held.get("bytes", 0))) as out, _bar("exporting", None) as bar:
+    with _client(data_dir) as loom, _written(part, int(held.get("bytes", 0))) as out, bar("exporting", None) as shown:
         for exported in loom.export(**asked, cursor=held.get("cursor")):
             out.write(exported.line + b"\n")
             count += 1
-            bar.advance(1)
+            shown.advance(1)
             if exported.cursor:
                 out.flush()
                 state.write(asked, {"cursor": exported.cursor, "bytes": out.tell(), "count": count})
@@ -79,25 +91,61 @@ def export_memories(
 
 
 def import_memories(
-    file: File,
+    kind_or_file: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND] FILE",
+            help=f"The file, behind what wrote it: {', '.join(KINDS)}; without that, it is of `loom export`.",
+            show_default=False,
+        ),
+    ],
+    named: Annotated[Path | None, typer.Argument(metavar="", show_default=False, hidden=True)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every line and store nothing.")] = False,
     skip_existing: Annotated[
         bool,
         typer.Option("--skip-existing", help="Leave a key that is there with other content as it is."),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an import of this file was stopped.")] = False,
+    stored_as: Annotated[
+        Stored,
+        typer.Option("--as", help="What the conversations of a file of another system become."),
+    ] = Stored.CONVERSATIONS,
+    user: Annotated[
+        str, typer.Option(help="User of what names none; for a file of another system.", show_default=False)
+    ] = "",
     namespace: options.Namespace = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Stores the memories of a file that `loom export` wrote, or of any lines in its form.
+    """Stores the memories of a file that `loom export` wrote, or what a file of another system holds.
 
     The same file may be imported again: what is there already makes no new version. Ends with 0 when every line was
     taken, and with 1 when some were refused; those are listed, and the others are stored.
     """
+    if named is not None:
+        how = How(namespace, user, dry_run, skip_existing)
+        as_memories = stored_as is Stored.MEMORIES
+        import_file(Order(kind_or_file, named, how, as_memories, resume, data_dir, as_json))
+        return
+    if kind_or_file in KINDS and not Path(kind_or_file).is_file():
+        raise CommandError(f"name the file, too: loom import {kind_or_file} FILE")
+    if user or stored_as is not Stored.CONVERSATIONS:
+        raise CommandError("--user and --as are for files of other systems: loom import KIND FILE")
+    _import_lines(Path(kind_or_file), dry_run, skip_existing, resume, namespace, data_dir, as_json)
+
+
+def _import_lines(
+    file: Path,
+    dry_run: bool,
+    skip_existing: bool,
+    resume: bool,
+    namespace: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
     if not file.is_file():
         raise CommandError(f"there is no file {file}")
-    state = _State(file.with_name(f"{file.name}.resume"))
+    state = RunState(file.with_name(f"{file.name}.resume"))
     asked = {"namespace": namespace, "dry_run": dry_run, "skip_existing": skip_existing, "size": file.stat().st_size}
     held = state.read(asked) if resume else {}
     if resume and not held:
@@ -105,12 +153,12 @@ def import_memories(
     source = _Source(file, int(held.get("bytes", 0)), int(held.get("lines", 0)))
     outcome: Imported | None = None
     interrupted = False
-    with _client(data_dir) as loom, _bar("importing", file.stat().st_size) as bar:
-        bar.advance(source.read_bytes)
+    with _client(data_dir) as loom, bar("importing", file.stat().st_size) as shown:
+        shown.advance(source.read_bytes)
         try:
             sent = loom.import_(source.lines(), namespace=namespace, dry_run=dry_run, skip_existing=skip_existing)
             for outcome in sent:
-                bar.to(source.bytes_of(outcome.lines))
+                shown.to(source.bytes_of(outcome.lines))
                 if not dry_run:
                     state.write(asked, {"bytes": source.bytes_of(outcome.lines), "lines": source.first + outcome.lines})
         except KeyboardInterrupt:
@@ -123,34 +171,6 @@ def import_memories(
         raise typer.Exit(_INTERRUPTED)
     if outcome is not None and outcome.refused:
         raise typer.Exit(1)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Where an interrupted run was, in a file beside the one that it is about."""
-
-    path: Path
-
-    def read(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Returns where a run with the same arguments was; empty where there is none."""
-        try:
-            held = json.loads(self.path.read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(held, dict) or held.get("asked") != json.loads(json.dumps(asked)):
-            return {}
-        found = held.get("at")
-        return found if isinstance(found, dict) else {}
-
-    def write(self, asked: dict[str, Any], at: dict[str, Any]) -> None:
-        """Notes where the run is."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        fresh.write_text(json.dumps({"asked": asked, "at": at}), "utf-8")
-        fresh.replace(self.path)
-
-    def remove(self) -> None:
-        """Forgets it: the run is over."""
-        self.path.unlink(missing_ok=True)
 
 
 class _Source:
@@ -177,31 +197,6 @@ class _Source:
         end = self._ends.get(lines, self.read_bytes)
         self._ends = {number: place for number, place in self._ends.items() if number > lines}
         return end
-
-
-class _Bar:
-    """A bar of progress on standard error, where that is a terminal."""
-
-    def __init__(self, progress: Any, task: Any) -> None:  # rich's own, which is loaded late
-        self._progress = progress
-        self._task = task
-
-    def advance(self, by: int) -> None:
-        self._progress.advance(self._task, by)
-
-    def to(self, place: int) -> None:
-        self._progress.update(self._task, completed=place)
-
-
-@contextmanager
-def _bar(what: str, total: int | None) -> Iterator[_Bar]:
-    # Here: `loom --help` need not wait for it.
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    counted = MofNCompleteColumn() if total is None else DownloadColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), counted, TimeElapsedColumn())
-    with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as progress:
-        yield _Bar(progress, progress.add_task(what, total=total))
 
 
 @contextmanager
