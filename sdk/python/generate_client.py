@@ -21,6 +21,17 @@ PUBLIC_PACKAGES: Final = tuple(
     f"loom.{service}.v1" for service in ("memory", "insights", "assistant", "identity", "embedding")
 )
 WIDTH: Final = 116
+WELL_KNOWN: Final = {
+    ".google.protobuf.ListValue": "list[object]",
+    ".google.protobuf.Struct": "dict[str, object]",
+    ".google.protobuf.Value": "object",
+}
+# Arguments that may be given by position although the contract has a default or a length for them, not `required`.
+POSITIONAL: Final = {"context.pack": ("query",), "profile.set_section": ("value",)}
+# Messages with properties beside their fields, which are written by hand.
+MIXINS: Final = {"PackContextResponse": "PackParts"}
+# How an operation is read on: the field that says where, and the one of the answer that says where next.
+PAGING: Final = (("page_token", "next_page_token"), ("page", "next_page"), ("offset", "next_offset"))
 
 sys.path[:0] = [str(PROTOS), str(PROTOS / "gen")]
 
@@ -36,6 +47,7 @@ class Operation:
     comment: str
     request: Any
     response: Any
+    hits_field: str
 
 
 class Contract:
@@ -81,13 +93,17 @@ class Contract:
                 if op.role == self._op_pb2.ROLE_INTERNAL or method.client_streaming or method.server_streaming:
                     continue
                 comment = locations.get((6, service_index, 2, index), "")
-                self.operations.append(
-                    Operation(op.name, op.idempotent or op.read_only, comment, method.input_type, method.output_type)
-                )
+                repeatable = op.idempotent or op.read_only
+                names = (method.input_type, method.output_type)
+                self.operations.append(Operation(op.name, repeatable, comment, *names, op.hits_field))
 
     def is_map(self, field: Any) -> bool:
         """Tells whether a field is a map; its entry type is nested and therefore not among the messages."""
-        return bool(field.type == self.types.TYPE_MESSAGE and field.type_name not in self.messages)
+        return bool(
+            field.type == self.types.TYPE_MESSAGE
+            and field.type_name not in self.messages
+            and not field.type_name.startswith(".google.")
+        )
 
     def is_repeated(self, field: Any) -> bool:
         """Tells whether a field is a list."""
@@ -96,10 +112,14 @@ class Contract:
     def is_required(self, field: Any) -> bool:
         """Tells whether a request must carry a field."""
         rules = field.options.Extensions[self._rules]
-        return bool(rules.required or (self.is_repeated(field) and rules.repeated.min_items))
+        # Without a presence of its own, a text that may not be empty cannot be left out.
+        full = field.type == self.types.TYPE_STRING and rules.string.min_len and not field.proto3_optional
+        return bool(rules.required or full or (self.is_repeated(field) and rules.repeated.min_items))
 
     def scalar(self, field: Any) -> str:
         """Returns the Python type of one value of a field."""
+        if field.type_name in WELL_KNOWN:
+            return WELL_KNOWN[field.type_name]
         if field.type == self.types.TYPE_MESSAGE:
             return str(field.type_name).rsplit(".", 1)[-1]
         kinds = {
@@ -152,18 +172,23 @@ def types_module(contract: Contract) -> str:
         roots += [
             field.type_name
             for field in contract.messages[operation.request].field
-            if field.type == contract.types.TYPE_MESSAGE and not contract.is_map(field)
+            if field.type == contract.types.TYPE_MESSAGE and field.type_name in contract.messages
         ]
     out = [HEADER, "from collections.abc import Mapping\nfrom dataclasses import dataclass, field\n\n"]
-    out.append("from loom_client._wire import Message\n")
+    out.append("from loom_client._wire import Message\nfrom loom_client.packs import PackParts\n")
     for name in contract.reachable(roots):
         message = contract.messages[name]
-        out.append(f"\n\n@dataclass(frozen=True, slots=True, kw_only=True)\nclass {message.name}(Message):\n")
+        out.append("\n\n@dataclass(frozen=True, slots=True, kw_only=True)\n")
+        out.append(f"class {message.name}({_bases(message.name)}):\n")
         out.append(_docstring(contract.comments[name], "    "))
         for field in message.field:
             out.append(f"\n    {_attribute(contract, field)}\n")
             out.append(_docstring(contract.comments[f"{name}.{field.name}"], "    "))
     return "".join(out)
+
+
+def _bases(message: str) -> str:
+    return f"{MIXINS[message]}, Message" if message in MIXINS else "Message"
 
 
 def _attribute(contract: Contract, field: Any) -> str:
@@ -181,7 +206,9 @@ def _attribute(contract: Contract, field: Any) -> str:
 def ops_module(contract: Contract, *, is_async: bool) -> str:
     """Returns the module with one class per group of operations, `memory.*` and so on."""
     prefix, caller = ("Async", "AsyncCaller") if is_async else ("", "Caller")
-    out = [HEADER, "from collections.abc import Mapping, Sequence\n\n"]
+    iterator = "AsyncIterator" if is_async else "Iterator"
+    names = ", ".join(sorted((iterator, "Mapping", "Sequence")))
+    out = [HEADER, f"from collections.abc import {names}\n\n"]
     out.append(f"from loom_client._generated import types\nfrom loom_client._wire import {caller}, arguments\n")
     groups: dict[str, list[Operation]] = {}
     for operation in contract.operations:
@@ -190,7 +217,11 @@ def ops_module(contract: Contract, *, is_async: bool) -> str:
         out.append(f"\n\nclass {prefix}{_class_name(group)}:\n")
         out.append(_docstring(f"Operations `{group}.*`.", "    "))
         out.append(f"\n    def __init__(self, caller: {caller}) -> None:\n        self._caller = caller\n")
-        out.extend("\n" + "".join(_method(contract, operation, is_async=is_async)) for operation in operations)
+        for operation in operations:
+            out.append("\n" + "".join(_method(contract, operation, is_async=is_async)))
+            paging = _paging(contract, operation)
+            if paging:
+                out.append("\n" + "".join(_iterator(contract, operation, paging, is_async=is_async)))
     out.append(f"\n\nclass {prefix}Operations:\n" + _docstring("Every group of operations.", "    "))
     out.append(f"\n    def __init__(self, caller: {caller}) -> None:\n")
     out += [f"        self.{group} = {prefix}{_class_name(group)}(caller)\n" for group in groups]
@@ -201,33 +232,110 @@ def _class_name(group: str) -> str:
     return "".join(part.capitalize() for part in group.split("_")) + "Ops"
 
 
-def _method(contract: Contract, operation: Operation, *, is_async: bool) -> Iterator[str]:
+def _method_name(operation: Operation) -> str:
+    verb = operation.name.split(".", 1)[1].replace(".", "_")
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
+
+
+def _sorted_fields(contract: Contract, operation: Operation) -> tuple[list[Any], list[Any], list[Any]]:
+    """Returns the fields of a request: required ones, those that may be given by position, and others."""
     fields = list(contract.messages[operation.request].field)
     required = [field for field in fields if contract.is_required(field)]
-    others = [field for field in fields if not contract.is_required(field)]
-    verb = operation.name.split(".", 1)[1].replace(".", "_")
-    name = f"{verb}_" if keyword.iskeyword(verb) else verb
-    response = f"types.{operation.response.rsplit('.', 1)[-1]}"
-    yield f"    {'async ' if is_async else ''}def {name}(\n        self,\n"
+    named = POSITIONAL.get(operation.name, ())
+    by_position = [field for field in fields if field.name in named and field not in required]
+    return required, by_position, [field for field in fields if field not in required and field not in by_position]
+
+
+def _signature(contract: Contract, required: list[Any], by_position: list[Any], others: list[Any]) -> Iterator[str]:
+    yield "        self,\n"
     yield from (f"        {field.name}: {_argument(contract, field)},\n" for field in required)
+    yield from (f"        {field.name}: {_argument(contract, field)} | None = None,\n" for field in by_position)
     if others:
         yield "        *,\n"
     for field in others:
         yield f"        {field.name}: {_argument(contract, field)} | None = None,\n"
+
+
+def _paging(contract: Contract, operation: Operation) -> tuple[str, str, str] | None:
+    """Returns how an operation is read on: where, where next, and the field whose values come page by page."""
+    asked = {field.name for field in contract.messages[operation.request].field}
+    answered = list(contract.messages[operation.response].field)
+    for here, there in PAGING:
+        if here not in asked or there not in {field.name for field in answered}:
+            continue
+        lists = [field.name for field in answered if contract.is_repeated(field)]
+        if here == "offset":
+            lists = [field.name for field in answered if field.name == "text"]
+        found = operation.hits_field if operation.hits_field in lists else next(iter(lists), "")
+        return (here, there, found) if found else None
+    return None
+
+
+def _iterator(
+    contract: Contract, operation: Operation, paging: tuple[str, str, str], *, is_async: bool
+) -> Iterator[str]:
+    here, there, values = paging
+    name = _method_name(operation)
+    required, by_position, others = _sorted_fields(contract, operation)
+    others = [field for field in others if field.name not in (here, "paging")]
+    value = next(field for field in contract.messages[operation.response].field if field.name == values)
+    kind = contract.scalar(value)
+    kind = f"types.{kind}" if value.type == contract.types.TYPE_MESSAGE else kind
+    yield f"    {'async ' if is_async else ''}def {name.rstrip('_')}_all(\n"
+    yield from _signature(contract, required, by_position, others)
+    yield f"    ) -> {'AsyncIterator' if is_async else 'Iterator'}[{kind}]:\n"
+    yield f'        """Yields the `{values}` that `{name}` answers, from all pages; takes its arguments.\n\n'
+    yield "        A page is asked for when the one before it is used up.\n\n"
+    yield "        Raises:\n            LoomError: A page was refused or failed; its `reason` tells why.\n"
+    yield '        """\n'
+    # An argument may be called `page`.
+    position = ("int", "0") if here == "offset" else ("str", '""')
+    yield f"        _there: {position[0]} = {position[1]}\n        while True:\n"
+    yield f"            _page = {'await ' if is_async else ''}self.{name}(\n"
+    for field in [*required, *by_position, *others]:
+        yield f"                {field.name}={field.name},\n"
+    if here == "page":
+        yield "                paging=True,\n"
+    yield f"                {here}=_there or None,\n            )\n"
+    if here == "offset":
+        yield f"            if _page.{values}:\n                yield _page.{values}\n"
+    elif is_async:
+        yield f"            for one in _page.{values}:\n                yield one\n"
+    else:
+        yield f"            yield from _page.{values}\n"
+    yield f"            _there = _page.{there} or {position[1]}\n"
+    yield "            if not _there:\n                return\n"
+
+
+def repeatable_module(contract: Contract) -> str:
+    """Returns the module that names the operations which may be sent again."""
+    names = sorted(operation.name for operation in contract.operations if operation.idempotent)
+    lines = "".join(f'        "{name}",\n' for name in names)
+    text = '"""Operations that change nothing more when they are sent again."""\n'
+    return f"{HEADER}from typing import Final\n\nREPEATABLE: Final = frozenset(\n    {{\n{lines}    }}\n)\n{text}"
+
+
+def _method(contract: Contract, operation: Operation, *, is_async: bool) -> Iterator[str]:
+    required, by_position, others = _sorted_fields(contract, operation)
+    others = [*by_position, *others]
+    response = f"types.{operation.response.rsplit('.', 1)[-1]}"
+    yield f"    {'async ' if is_async else ''}def {_method_name(operation)}(\n"
+    yield from _signature(contract, required, by_position, [field for field in others if field not in by_position])
     yield f"    ) -> {response}:\n"
     text = f"{operation.comment}"
     yield _method_docstring(contract, operation, text, [*required, *others])
-    yield "        body = arguments(\n"
+    # An argument may be called `body`.
+    yield "        _body = arguments(\n"
     for field in [*required, *others]:
         yield f"            {field.name}={field.name},\n"
     yield "        )\n"
-    call = f'self._caller.call("{operation.name}", body, idempotent={operation.idempotent})'
+    call = f'self._caller.call("{operation.name}", _body, idempotent={operation.idempotent})'
     yield f"        return {response}.from_json({'await ' if is_async else ''}{call})\n"
 
 
 def _argument(contract: Contract, field: Any) -> str:
     kind = contract.scalar(field) if not contract.is_map(field) else "Mapping[str, str]"
-    if field.type == contract.types.TYPE_MESSAGE and not contract.is_map(field):
+    if field.type == contract.types.TYPE_MESSAGE and not contract.is_map(field) and field.type_name not in WELL_KNOWN:
         kind = f"types.{kind} | Mapping[str, object]"
     return f"Sequence[{kind}]" if contract.is_repeated(field) else kind
 
@@ -258,6 +366,7 @@ def generate() -> None:
         "__init__.py": HEADER.rstrip() + "\n",
         "types.py": types_module(contract),
         "ops.py": ops_module(contract, is_async=False),
+        "repeatable.py": repeatable_module(contract),
         "async_ops.py": ops_module(contract, is_async=True),
     }
     for name, text in modules.items():

@@ -11,7 +11,14 @@ from typing import Any, Final, Self
 import httpx
 import tenacity
 
-from loom_client.errors import RESEND_REASONS, LoomConfigError, LoomConnectionError, LoomError
+from loom_client.errors import (
+    RESEND_REASONS,
+    InternalError,
+    LoomConfigError,
+    LoomConnectionError,
+    LoomError,
+    MalformedRequest,
+)
 
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:8080"
 # Source: chosen. Longer than the server's own bounds on a search, shorter than a person's patience.
@@ -215,7 +222,7 @@ def _encode(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         # A lone surrogate, a NaN, or a value that JSON has no form for: nothing was sent.
-        raise LoomError("MALFORMED_REQUEST", f"the arguments cannot be sent as JSON: {error}") from error
+        raise MalformedRequest("MALFORMED_REQUEST", f"the arguments cannot be sent as JSON: {error}") from error
 
 
 def _call_headers(config: ClientConfig) -> dict[str, str]:
@@ -261,14 +268,9 @@ def _read(answer: httpx.Response) -> dict[str, Any]:
         return body
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
-        raise LoomError("INTERNAL", "the answer is not Loom's; is this its address?", status=answer.status_code)
-    raise LoomError(
-        str(error.get("code", "INTERNAL")),
-        str(error.get("message", "")),
-        status=answer.status_code,
-        detail=error.get("detail") or {},
-        request_id=str(error.get("request_id", "")),
-        retry_after_s=_seconds(answer.headers.get("Retry-After")),
+        raise InternalError("INTERNAL", "the answer is not Loom's; is this its address?", status=answer.status_code)
+    raise LoomError.from_body(
+        error, status=answer.status_code, retry_after_s=_seconds(answer.headers.get("Retry-After"))
     )
 
 

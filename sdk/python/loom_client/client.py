@@ -8,7 +8,10 @@ import httpx
 
 from loom_client._generated.async_ops import AsyncOperations
 from loom_client._generated.ops import Operations
+from loom_client._generated.repeatable import REPEATABLE
 from loom_client._transport import DEFAULT_TIMEOUT_S, MAX_ATTEMPTS, AsyncTransport, ClientConfig, SyncTransport
+from loom_client._wire import arguments
+from loom_client.sessions import AsyncSession, Session
 from loom_client.transfer import (
     ExportedLine,
     Imported,
@@ -18,6 +21,8 @@ from loom_client.transfer import (
     import_lines,
     import_lines_async,
     import_query,
+    objects,
+    objects_async,
 )
 
 
@@ -50,9 +55,32 @@ class Loom(Operations):
         self._transport = SyncTransport(self._config, http)
         super().__init__(self._transport)
 
-    def call(self, op: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Calls an operation by name and returns its JSON answer; it is sent once, never again."""
-        return self._transport.call(op, body or {}, idempotent=False)
+    def call(self, op: str, body: Mapping[str, Any] | None = None, /, **fields: Any) -> dict[str, Any]:
+        """Calls an operation by name and returns its JSON answer.
+
+        It is sent again where its method would be; one that this client does not know is sent once.
+
+        Args:
+            op: Name of the operation, such as `search.query`.
+            body: Its request.
+            fields: Fields of the request, beside those of `body`.
+
+        Raises:
+            LoomError: The call was refused or failed; its `reason` tells why.
+        """
+        return self._transport.call(op, arguments(**{**(body or {}), **fields}), idempotent=op in REPEATABLE)
+
+    def stream(self, op: str, body: Mapping[str, Any] | None = None, /, **fields: Any) -> Iterator[dict[str, Any]]:
+        """Calls an operation that answers line by line, such as `memory.export`, and yields each line as it comes.
+
+        Raises:
+            LoomError: The call was refused, failed or was cut; what was yielded before holds.
+        """
+        return objects(self._transport.lines_out(op, arguments(**{**(body or {}), **fields})))
+
+    def open_session(self, session_id: str, *, user_id: str | None = None) -> Session:
+        """Returns one session of an agent: its texts aside, and packs of its own; nothing is sent for it."""
+        return Session(self, session_id, user_id=user_id)
 
     def export(
         self,
@@ -150,9 +178,17 @@ class AsyncLoom(AsyncOperations):
         self._transport = AsyncTransport(self._config, http)
         super().__init__(self._transport)
 
-    async def call(self, op: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Calls an operation by name and returns its JSON answer; it is sent once, never again."""
-        return await self._transport.call(op, body or {}, idempotent=False)
+    async def call(self, op: str, body: Mapping[str, Any] | None = None, /, **fields: Any) -> dict[str, Any]:
+        """Calls an operation by name and returns its JSON answer; see `Loom.call`."""
+        return await self._transport.call(op, arguments(**{**(body or {}), **fields}), idempotent=op in REPEATABLE)
+
+    def stream(self, op: str, body: Mapping[str, Any] | None = None, /, **fields: Any) -> AsyncIterator[dict[str, Any]]:
+        """Calls an operation that answers line by line, and yields each line as it comes; see `Loom.stream`."""
+        return objects_async(self._transport.lines_out(op, arguments(**{**(body or {}), **fields})))
+
+    def open_session(self, session_id: str, *, user_id: str | None = None) -> AsyncSession:
+        """Returns one session of an agent; see `Loom.open_session`."""
+        return AsyncSession(self, session_id, user_id=user_id)
 
     def export(
         self,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from loom_client.errors import LoomError
+from loom_client.errors import BackendUnavailable, LoomError
 
 # Lines and bytes of one call of an import. Source: chosen; well under what a server takes at once, and each call's
 # memories are stored when it answers.
@@ -134,6 +134,26 @@ async def import_lines_async(
         yield done
 
 
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields each line as the object that it is.
+
+    Raises:
+        LoomError: A line tells an error.
+    """
+    for line in lines:
+        told = json.loads(line)
+        raise_for(told)
+        yield told
+
+
+async def objects_async(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Yields each line as the object that it is; see `objects`."""
+    async for line in lines:
+        told = json.loads(line)
+        raise_for(told)
+        yield told
+
+
 def export_body(**fields: Any) -> dict[str, Any]:
     """Returns the request of an export; what is left at None is left out."""
     return {name: value for name, value in fields.items() if value is not None}
@@ -168,20 +188,14 @@ class _ExportReader:
 
     def end(self) -> None:
         if not self._finished:
-            raise LoomError("BACKEND_UNAVAILABLE", "the export was cut; go on with the last cursor")
+            raise BackendUnavailable("BACKEND_UNAVAILABLE", "the export was cut; go on with the last cursor")
 
 
 def raise_for(told: Mapping[str, Any]) -> None:
     """Raises the error that a line tells, if it tells one."""
     error = told.get("error")
     if isinstance(error, Mapping):
-        raise LoomError(
-            str(error.get("code", "INTERNAL")),
-            str(error.get("message", "")),
-            status=int(error.get("status", 0)),
-            detail=error.get("detail") or {},
-            request_id=str(error.get("request_id", "")),
-        )
+        raise LoomError.from_body(error)
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
