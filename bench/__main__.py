@@ -8,7 +8,22 @@ Long ones belong in the background, with their output in a file.
 import argparse
 from pathlib import Path
 
-from bench import abstention, bulk, embedding, gates, gateway, llm, locomo, memory, precision, quick, report, shapes
+from bench import (
+    abstention,
+    bulk,
+    context,
+    embedding,
+    gates,
+    gateway,
+    insights,
+    llm,
+    locomo,
+    memory,
+    precision,
+    quick,
+    report,
+    shapes,
+)
 from bench.datasets import DEFAULT_DATA
 
 NAMES = (
@@ -17,11 +32,13 @@ NAMES = (
     "precision",
     "abstention",
     "memory",
+    "context",
     "bulk",
     "embedding",
     "gates",
     "llm",
     "gateway",
+    "insights",
     "report",
 )
 
@@ -43,7 +60,9 @@ def main() -> None:
         "--keep", type=Path, help="directory in which loaded memories stay, so that a later run measures"
     )
     parser.add_argument(
-        "--brief", action="store_true", help="only show that memory's or the gateway's benchmark works; save nothing"
+        "--brief",
+        action="store_true",
+        help="only show that the benchmark of memory, context or the gateway works, or that of insights; save nothing",
     )
     parser.add_argument("--tier-mb", type=int, help="LOOM_MEMORY_TIER_MAX_MB of the memory benchmark")
     parser.add_argument("--soak-minutes", type=float, default=0.0, help="how long memory is used at a fixed rate")
@@ -76,6 +95,9 @@ def main() -> None:
                 kept=options.keep,
             ),
         )
+    if "context" in names:
+        context_sizes = [300] if options.brief else context.SIZES
+        context.run(options.data, context_sizes, brief=options.brief, kept=options.keep)
     if "bulk" in names:
         bulk.run()
     if "embedding" in names:
@@ -86,6 +108,8 @@ def main() -> None:
         llm.run()
     if "gateway" in names:
         gateway.run(brief=options.brief)
+    if "insights" in names:
+        insights.run(brief=options.brief)
     report.write()
 
 

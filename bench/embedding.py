@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 from rich.progress import track
 
-from bench import results
+from bench import inside, results
 from bench.datasets import locomo
 from bench.measures import percentiles
 from bench.references import Embedder
-from bench.server import RunningLoom, loom
+from bench.server import RunningLoom, loom, until_calibrated
 from loom.embedding.v1 import embedding_pb2 as pb
 from loom.embedding.v1 import embedding_pb2_grpc as pb_grpc
 from loom_common.attribution import Attribution
@@ -37,7 +36,7 @@ _ROUNDS_OF: Final = {1: 40, 4: 40, 16: 20, 64: 8}
 _LENGTHS: Final = {"short": 40, "turn": 140, "long": 900}
 _CALLERS: Final = (1, 4, 16)
 _CALLER_TEXTS: Final = 200
-_CALIBRATION_S: Final = 180.0
+_INSIDE: Final = 200
 
 
 def run(data: Path) -> None:
@@ -45,23 +44,14 @@ def run(data: Path) -> None:
     texts = [turn.text for talk in locomo(data) for turn in talk.turns if turn.text]
     questions = [question.text for talk in locomo(data) for question in talk.questions]
     with loom(processes=True) as server:
-        library = Embedder(str(server.model_folder()))
-        _until_calibrated(server)
+        model = server.model_folder()
+        library = Embedder(str(model))
+        until_calibrated(server.http_url)
         figures = asyncio.run(_measured(server, library, texts, questions))
+    figures["inside"] = inside.measured("embedding", {"questions": questions[-_INSIDE:], "model": str(model)}, {})
     figures["memory_mb"] = {model: _memory_mb(model) for model in ("fake-ngram-384", *LOCAL_MODELS)}
     results.save("embedding", figures)
     print(json.dumps(figures))
-
-
-def _until_calibrated(server: RunningLoom) -> None:
-    """Waits until the model's thresholds are measured, which a first start does on every core."""
-    until = time.monotonic() + _CALIBRATION_S
-    while time.monotonic() < until:
-        with urllib.request.urlopen(f"{server.http_url}/v1/health", timeout=30) as answer:
-            if "calibration_hash" in json.loads(answer.read()).get("adaptive_thresholds", {}):
-                return
-        time.sleep(0.5)
-    sys.exit("bench: the embedding model was not calibrated in time")
 
 
 async def _measured(

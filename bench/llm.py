@@ -18,7 +18,7 @@ import grpc
 import openai
 import psutil
 
-from bench import results
+from bench import inside, results
 from bench.llm_stand_in import SLOW
 from bench.measures import percentiles
 from bench.server import RunningLoom, loom
@@ -43,6 +43,9 @@ def run() -> None:
     variables = {"OPENAI_API_KEY": _KEY, "LOOM_EMBEDDING_MODEL": "fake-ngram-64", "LOOM_LOG_LEVEL": "warning"}
     with _stand_in() as url, loom(variables={**variables, "LOOM_OPENAI_BASE_URL": url}) as running:
         figures = asyncio.run(_measure(url, running))
+    with _stand_in() as url:
+        job = {"url": url, "key": _KEY, "llm": _MODEL, "prompt": _PROMPT}
+        figures["inside"] = inside.measured("llm", job, {**variables, "LOOM_OPENAI_BASE_URL": url})
     results.save("llm", figures)
     print(json.dumps(figures, indent=1))
 

@@ -76,7 +76,7 @@ class Plan:
 
 def run(data: Path, plan: Plan) -> None:
     """Runs the benchmark and saves its figures as they come; a brief one only prints them."""
-    corpus = _corpus(data, brief=plan.brief)
+    corpus = corpus_of(data, brief=plan.brief)
     figures: dict[str, Any] = {} if plan.brief else results.load("memory") or {}
     rows: dict[str, Any] = figures.setdefault("sizes", {})
     for size in plan.sizes:
@@ -94,7 +94,8 @@ def run(data: Path, plan: Plan) -> None:
             results.save("memory", figures)
 
 
-def _corpus(data: Path, *, brief: bool) -> Corpus:
+def corpus_of(data: Path, *, brief: bool) -> Corpus:
+    """Returns the texts and questions of LoCoMo with their vectors, made once and kept."""
     conversations = locomo(data)
     texts = [f"{turn.speaker}: {turn.text}" for talk in conversations for turn in talk.turns if turn.text]
     if brief:
@@ -129,11 +130,11 @@ def _measured(corpus: Corpus, size: int, tenants: int, plan: Plan) -> dict[str, 
         if folder is None or not (folder / "loaded").exists():
             folder = folder or Path(stack.enter_context(_temporary()))
             folder.mkdir(parents=True, exist_ok=True)
-            bulk_per_s = _load(corpus, size, tenants, folder)
+            bulk_per_s = load_memories(corpus, size, tenants, folder)
             (folder / "loaded").touch()
         variables = {"LOOM_MEMORY_TIER_MAX_MB": str(plan.tier_mb)} if plan.tier_mb is not None else {}
         server = stack.enter_context(loom(folder, variables=variables))
-        token = _token(server, size, tenants)
+        token = token_for(server, size, tenants)
         found = {"loom": _loom(server, token, corpus, size, tenants) | {"store_insert_per_s": bulk_per_s}}
         if plan.brief or (size == max(plan.sizes) and tenants == 1):
             found["loom"]["under_load"] = concurrency(
@@ -146,7 +147,7 @@ def _measured(corpus: Corpus, size: int, tenants: int, plan: Plan) -> dict[str, 
     return found
 
 
-def _load(corpus: Corpus, size: int, tenants: int, folder: Path) -> float:
+def load_memories(corpus: Corpus, size: int, tenants: int, folder: Path) -> float:
     """Fills a data directory before a Loom starts on it, in a process of its own: one engine opens one directory."""
     base, texts = WORK / "load-base.npy", WORK / "load-texts.json"
     np.save(base, corpus.base)
@@ -164,7 +165,8 @@ def _load(corpus: Corpus, size: int, tenants: int, folder: Path) -> float:
     return float(json.loads(done.stdout.strip().splitlines()[-1])["per_s"])
 
 
-def _token(server: RunningLoom, size: int, tenants: int) -> str:
+def token_for(server: RunningLoom, size: int, tenants: int) -> str:
+    """Returns a token that writes every namespace, after making those of the memories."""
     names = [namespace_of(number, tenants) for number in range(min(size, tenants))]
 
     async def make() -> str:
@@ -196,15 +198,15 @@ def _loom(server: RunningLoom, token: str, corpus: Corpus, size: int, tenants: i
 
         # Other texts than the questions that are timed, whose embeddings would be kept.
         cold = [
-            _seconds(lambda n=n: client.memory.search(corpus.texts[-1 - n], namespace=namespace_of(n, tenants)))
+            seconds_of(lambda n=n: client.memory.search(corpus.texts[-1 - n], namespace=namespace_of(n, tenants)))
             for n in range(min(20, tenants))
         ]
         warm_s = _warm(client, server, min(tenants, size), corpus)
         numbers = range(len(questions))
         fresh = [corpus.questions[_TIMED + number] for number in numbers if _TIMED + number < len(corpus.questions)]
-        embed = asyncio.run(_embedding(server, fresh))
-        searches = [_seconds(lambda n=n: search(n)) for n in numbers]
-        again = [_seconds(lambda n=n: search(n)) for n in numbers]
+        embed = asyncio.run(embedding_times(server, fresh))
+        searches = [seconds_of(lambda n=n: search(n)) for n in numbers]
+        again = [seconds_of(lambda n=n: search(n)) for n in numbers]
         hybrid = {
             "search": percentiles(searches),
             "search_again": percentiles(again),
@@ -213,7 +215,7 @@ def _loom(server: RunningLoom, token: str, corpus: Corpus, size: int, tenants: i
         # Before the writes, which are in none of the exact answers.
         overlap = _overlap(client, corpus, size, tenants)
         sets = [
-            _seconds(
+            seconds_of(
                 lambda n=n: client.memory.set(
                     f"{corpus.texts[n]} (run {time.time_ns():x})", namespace=namespace_of(n, min(tenants, size))
                 )
@@ -249,7 +251,7 @@ def _events(server: RunningLoom, *names: str) -> int:
     return sum(told.count(f'"event": "{name}"') for name in names)
 
 
-async def _embedding(server: RunningLoom, questions: Sequence[str]) -> list[float]:
+async def embedding_times(server: RunningLoom, questions: Sequence[str]) -> list[float]:
     """Times what a search asks the embedding service, for questions that it has not seen."""
     key = ServiceKey.load(server.data_dir / "keys" / "memory.jwk")
     found = []
@@ -343,7 +345,8 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="loom-bench-", ignore_cleanup_errors=True)
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """Returns how long a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

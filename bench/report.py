@@ -28,6 +28,8 @@ def write() -> None:
         parts.append(report_retrieval.abstention(abstention))
     if memory := results.load("memory"):
         parts.append(report_services.memory(memory))
+    if context := results.load("context"):
+        parts.append(report_services.context(context))
     if embedding := results.load("embedding"):
         parts.append(report_services.embedding(embedding))
     if gates := results.load("gates"):

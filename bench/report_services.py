@@ -46,7 +46,7 @@ def memory(found: dict[str, Any]) -> str:
 
 
 def _memory_row(size: str, shape: str, system: str, measured: dict[str, Any]) -> list[str]:
-    def times(name: str) -> str:
+    def cell(name: str) -> str:
         return times(measured[name]) if name in measured else ""
 
     if "error" in measured:
@@ -55,19 +55,48 @@ def _memory_row(size: str, shape: str, system: str, measured: dict[str, Any]) ->
         f"{int(size):,}",
         shape,
         system,
-        times("set"),
-        times("search"),
-        times("search_again"),
-        times("embed_query"),
+        cell("set"),
+        cell("search"),
+        cell("search_again"),
+        cell("embed_query"),
         f"{measured['above_embedding_p50_ms']:.1f}" if "above_embedding_p50_ms" in measured else "",
         f"{measured['overlap_with_exact']:.3f}" if "overlap_with_exact" in measured else "",
         f"{measured['rss_mb']:,}" if "rss_mb" in measured else "",
     ]
 
 
+def context(found: dict[str, Any]) -> str:
+    """Returns the section of searches over all planes and of packs."""
+    lines = [
+        "## Search over all planes, and packs",
+        "",
+        f"Times in milliseconds, p50/p95/p99, over HTTP, in one namespace with {found['documents']:,} documents and "
+        f"{found['turns']:,} turns of conversations beside its memories. Every call has a question of its own, so that "
+        "each embeds; `embed` is that call alone. `search.query` is `loom_search`; `whole by leg` is its median by "
+        "that of the slowest single search. `pack` is `context.pack` as it is by default, `pack, all` with documents, "
+        "conversations and runs; `above embed` is its median without the embedding.",
+        "",
+        run_line(found["run"], "python -m bench context"),
+        "",
+    ]
+    names = ("memory.search", "knowledge.search", "conversation.search", "search.query", "pack", "pack_everything")
+    rows = [
+        [
+            f"{int(size):,}",
+            *(times(measured[name]) for name in names),
+            times(measured["embed_query"]),
+            f"{measured['search_by_slowest_leg']:.2f}",
+            f"{measured['pack_above_embedding_p50_ms']:.1f}",
+        ]
+        for size, measured in found["sizes"].items()
+    ]
+    header = ["memories", *names[:-1], "pack, all", "embed", "whole by leg", "pack above embed"]
+    return "\n".join([*lines, *table(header, rows), ""])
+
+
 def embedding(found: dict[str, Any]) -> str:
     """Returns the section of the embedding service."""
-    query, hit = found["query"], found["cache_hit"]
+    query, hit, inside = found["query"], found["cache_hit"], found["inside"]
     lines = [
         "## The embedding service",
         "",
@@ -93,7 +122,8 @@ def embedding(found: dict[str, Any]) -> str:
         ),
         "",
         f"A question takes {query['added_ms']:.1f} ms more through the service. One that is asked again takes "
-        f"{times(hit)} (p50/p95/p99).",
+        f"{times(hit)} (p50/p95/p99). Where both are in one process, as under `loom up`, a question takes "
+        f"{inside['added_ms']:.1f} ms more, and one that is asked again {times(inside['cache_hit'])}.",
         "",
         "Questions of several callers at once; those that wait share batches:",
         "",
@@ -195,6 +225,10 @@ def llm(found: dict[str, Any]) -> str:
         run_line(found["run"], "python -m bench llm"),
         "",
         *table(["call", "SDK p50/p95/p99", "Loom p50/p95/p99", "Loom adds at p50"], rows),
+        "",
+        "Where the caller is in the service's process, as under `loom up`, a whole answer takes "
+        f"{found['inside']['added_ms']:.1f} ms more than through the SDK, and one from Loom's own cache "
+        f"{times(found['inside']['cache_hit'])}.",
         "",
         f"An answer from Loom's own cache takes {times(found['cache_hit'])}. {streams['streams']} streams at once, "
         f"{streams['open_at_once']} of them open: {streams['threads_before']} threads in Loom's process before, "

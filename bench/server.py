@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import psutil
 
 WORK: Final = Path(__file__).parent / "work"
 START_TIMEOUT_S: Final = 120.0
+_CALIBRATION_S: Final = 180.0
 _LOOM: Final = Path(sys.executable).parent / "loom"
 
 
@@ -103,6 +105,17 @@ def loom(
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(60)
+
+
+def until_calibrated(http_url: str) -> None:
+    """Waits until the model's thresholds are measured, which a first start does on every core."""
+    until = time.monotonic() + _CALIBRATION_S
+    while time.monotonic() < until:
+        with urllib.request.urlopen(f"{http_url}/v1/health", timeout=30) as answer:
+            if "calibration_hash" in json.loads(answer.read()).get("adaptive_thresholds", {}):
+                return
+        time.sleep(0.5)
+    sys.exit("bench: the embedding model was not calibrated in time")
 
 
 def _wait(process: "subprocess.Popen[bytes]", data_dir: Path) -> RunningLoom:
