@@ -8,12 +8,12 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from support.up import UpProcess, grpcurl
+from support.up import UpProcess, eventually, grpcurl
 
 from loom_client import Loom
 
 TOPICS = ("coffee", "tea", "rain", "trains", "bread", "chess", "maps", "wool")
-QUERIES = ("coffee in the morning", "which trains run late?", "baking bread", "chess", "something warm to drink")
+QUERIES = ("coffee in the morning", "which trains run late?", "baking bread", "chess", "a hot cup of coffee")
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,17 @@ def notes(up: UpProcess) -> Iterator[list[str]]:
             topic = TOPICS[number % len(TOPICS)]
             text = f"Note {number}: Bo wrote about {topic} on day {number}, in the morning"
             keys.append(loom.memory.set(text, key=f"transport-{number}", tags=["transport"]).key)
+        # Until the model is measured the gates are the settings', and two answers may go by different ones.
+        eventually(lambda: thresholds(up) == "cluster", 30, "thresholds that are measured")
         yield keys
         for key in keys:
             loom.memory.delete(key)
+
+
+def thresholds(up: UpProcess) -> str:
+    """Returns where the gates of a search come from."""
+    found = up.call("search.query", {"query": "rain", "explain": True, "namespace_scope": "this"})
+    return str(found["memory"]["explanation"]["thresholds"])
 
 
 async def over_mcp(up: UpProcess, query: str) -> list[str]:

@@ -86,7 +86,7 @@ def field_faults(fault: Any, field: FieldDescriptor, schema: Any, malformed: Any
     if schema["type"] == "string":
         yield fault(f"NUL in {name}", {name: "a\x00b"}, invalid, name)
         yield fault(f"a half surrogate in {name}", {name: "a\ud800"}, invalid, name)
-        yield fault(f"2 MB in {name}", {name: "x" * 2_000_000}, invalid, name)
+        yield fault(f"3 MB in {name}", {name: "x" * 3_000_001}, invalid, name)
         if "maxLength" in schema:
             yield fault(f"{name} too long", {name: "x" * (schema["maxLength"] + 1)}, invalid, name)
         if schema.get("minLength"):

@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from support.gateway import GatewayUnderTest, Services, lasting_gateway
 
-from loom.memory.v1 import memory_pb2
+from loom.memory.v1 import knowledge_pb2, memory_pb2
 from loom_common.auth.claims import NamespaceGrant, Role
 from loom_gateway.mcp.summaries import READING_POINTER, READING_RULE
 
@@ -76,7 +76,7 @@ async def test_a_client_lists_resources_of_every_namespace_that_its_token_names_
             cursor, pages = page.next_cursor, pages + 1
             if cursor is None:
                 break
-        assert pages == 3
+        assert pages == 4
         assert [resource.uri for resource in found] == [
             "loom://memory/team-a/a%2F1",
             "loom://memory/team-a/a%2F2",
@@ -89,17 +89,97 @@ async def test_a_client_lists_resources_of_every_namespace_that_its_token_names_
         assert (contents.text, contents.mime_type) == ("what a/1 says", "text/plain")
         assert contents.meta is not None
         assert contents.meta["loom/memory"]["kind"] == "fact"
-        (template,) = (await client.list_resource_templates()).resource_templates
+        template, *others = (await client.list_resource_templates()).resource_templates
+        assert [other.name for other in others] == ["document", "outline"]
         assert template.uri_template == "loom://memory/{namespace}/{key}{?user_id,session_id}"
         completed = await client.complete(
             types.ResourceTemplateReference(uri=template.uri_template), {"name": "namespace", "value": "team-"}
         )
         assert completed.completion.values == ["team-a", "team-b"]
-    assert {entry.row.op for entry in gateway.ledger.entries} == {"memory.list", "memory.get"}
+    assert {entry.row.op for entry in gateway.ledger.entries} == {"memory.list", "memory.get", "knowledge.list"}
     header = {"X-Loom-Namespace": "team-b"}
     async with connected(gateway, mode, token=gateway.token(namespaces=grants), headers=header) as client:
         assert [resource.name for resource in (await client.list_resources()).resources] == ["b 1"]
         assert (await client.read_resource(found[0].uri)).contents
+
+
+def document(namespace: str, source_uri: str) -> knowledge_pb2.Document:
+    return knowledge_pb2.Document(
+        namespace=namespace, source_uri=source_uri, title="A guide", kind="markdown", section_count=2, char_count=90_000
+    )
+
+
+def documents(services: Services) -> None:
+    """Answers like the service: one document of two sections, longer than a read."""
+    held = document("team-a", "docs/a guide.md")
+    sections = [
+        knowledge_pb2.DocumentSection(anchor="a-guide", heading="A [guide]\n", level=1, breadcrumb="A guide"),
+        knowledge_pb2.DocumentSection(anchor="set up", heading="Set up", level=2, breadcrumb="A guide > Set up"),
+    ]
+
+    def listing(request: Any) -> knowledge_pb2.ListDocumentsResponse:
+        return knowledge_pb2.ListDocumentsResponse(documents=[held] if request.namespace == held.namespace else [])
+
+    def get(request: Any) -> knowledge_pb2.GetDocumentResponse:
+        if (request.namespace, request.source_uri) != (held.namespace, held.source_uri):
+            return knowledge_pb2.GetDocumentResponse()
+        section = next((one for one in sections if one.anchor == request.section), None)
+        answer = knowledge_pb2.GetDocumentResponse(found=True, document=held, section=section)
+        answer.start_offset, answer.end_offset = request.offset, min(held.char_count, request.offset + request.limit)
+        answer.text = "x" * (answer.end_offset - answer.start_offset)
+        if answer.end_offset < held.char_count:
+            answer.next_offset = answer.end_offset
+        return answer
+
+    services.replies["knowledge.list"] = listing
+    services.replies["knowledge.get"] = get
+    services.replies["knowledge.outline"] = lambda request: knowledge_pb2.ListDocumentSectionsResponse(
+        found=request.source_uri == held.source_uri, document=held, sections=sections
+    )
+
+
+@BOTH
+async def test_documents_are_listed_and_read_piece_by_piece_and_by_section(
+    gateway: GatewayUnderTest, mode: str
+) -> None:
+    documents(gateway.services)
+    store(gateway, "team-a", "k")
+    async with connected(gateway, mode) as client:
+        first = await client.list_resources()
+        second = await client.list_resources(cursor=first.next_cursor)
+        (listed_one,) = second.resources
+        assert second.next_cursor is None
+        assert listed_one.uri == "loom://document/team-a/docs%2Fa%20guide.md"
+        assert (listed_one.name, listed_one.mime_type) == ("docs/a guide.md", "text/markdown")
+        pieces, uri = [], listed_one.uri
+        while uri:
+            (contents,) = (await client.read_resource(uri)).contents
+            assert isinstance(contents, types.TextResourceContents)
+            assert contents.meta is not None
+            assert contents.uri == uri
+            pieces.append(len(contents.text))
+            uri = contents.meta["loom/document"].get("next_uri", "")
+        assert pieces == [64_000, 26_000]
+        (outline,) = (await client.read_resource("loom://outline/team-a/docs/a guide.md")).contents
+        assert isinstance(outline, types.TextResourceContents)
+        top, below = outline.text.split("\n")
+        assert top.startswith("- [A (guide)](loom://document/team-a/")
+        address = below.removeprefix("  - [Set up](").removesuffix(")")
+        (section,) = (await client.read_resource(address)).contents
+        assert section.meta is not None
+        assert section.meta["loom/document"]["section"] == "A guide > Set up"
+        assert section.uri == address
+        for gone in (
+            "loom://document/team-a/none",
+            "loom://document/team-b/docs%2Fa%20guide.md",
+            f"{listed_one.uri}?offset=-1",
+            f"{listed_one.uri}?offset={'9' * 30}",
+            "loom://outline/team-a/none",
+        ):
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(gone)
+            assert caught.value.message == "There is no such resource.", gone
+    assert "team-b" not in [seen.request.namespace for seen in gateway.services.seen]
 
 
 @BOTH

@@ -19,8 +19,9 @@ from support.gateway import GatewayUnderTest, lasting_gateway, raising, running_
 from loom_common.auth.claims import Role
 from loom_common.errors import AuthInsufficient, BackendUnavailable, Unauthenticated
 from loom_gateway.contract.catalogue import Catalogue
-from loom_gateway.mcp.summaries import READING_RULE, citation_key
+from loom_gateway.mcp.summaries import READING_RULE
 from loom_gateway.mcp.toolsets import Toolset
+from loom_memory.domain.fencing import unfenced
 
 __all__ = ["lasting_gateway"]
 
@@ -37,7 +38,7 @@ ERAS = ["legacy", "2026-07-28", "auto"]
 DEFAULT_TOOLS = [
     *("loom_search", "memory_set", "memory_get", "memory_list", "memory_delete", "memory_history"),
     *("memory_restore", "memory_inspect", "memory_feedback", "memory_conflicts", "memory_resolve_conflict"),
-    *("memory_ask", "memory_brief", "memory_set_from_messages", "loom_ops", "loom_op"),
+    *("memory_ask", "memory_brief", "memory_set_from_messages", "context_pack", "loom_ops", "loom_op"),
 ]
 
 
@@ -81,11 +82,10 @@ async def test_a_client_of_either_era_lists_the_default_tools_and_calls_them(
         assert stored.structured_content is not None
         assert stored.structured_content["version"] == 1
         found = await client.call_tool("loom_search", {"query": "deploy"})
-    assert text_of(found).split("\n\n") == [
-        "loom_search 'deploy': 1 memory hit.",
-        READING_RULE,
-        "[2026-11-30] [k] (decision) deploy on friday",
-    ]
+    count, rule, block = text_of(found).split("\n\n")
+    assert count == "loom_search 'deploy': 1 memory, 0 profile, 0 knowledge, 0 conversation hit."
+    assert rule == READING_RULE
+    assert unfenced(block, "memories") == ["[2026-11-30] [k] (decision) deploy on friday"]
     assert found.structured_content is not None
     assert found.structured_content["memory"]["hits"][0]["similarity"] == 0.66
     assert {seen.call.peer_service for seen in gateway.services.seen} == {"gateway"}
@@ -93,18 +93,29 @@ async def test_a_client_of_either_era_lists_the_default_tools_and_calls_them(
     assert rows == [("memory.set", "mcp", "ok"), ("search.query", "mcp", "ok")]
 
 
-async def test_mcp_and_http_answer_the_same(gateway: GatewayUnderTest) -> None:
+async def test_a_search_over_mcp_is_that_over_http_without_what_is_empty_or_stands_in_the_text(
+    gateway: GatewayUnderTest,
+) -> None:
     async with gateway.client() as http, connected(gateway) as client:
         await http.post("/v1/memory.set", json={"key": "k", "value": "deploy"})
         over_http = await http.post("/v1/search.query", json={"query": "deploy", "namespace_scope": "this"})
         over_mcp = await client.call_tool("loom_search", {"query": "deploy"})
-    assert over_mcp.structured_content == over_http.json()
+        explained = await client.call_tool("loom_search", {"query": "deploy", "explain": True})
+    whole = over_http.json()
+    assert explained.structured_content == whole
+    hit = whole["memory"]["hits"][0]
+    memory = {name: value for name, value in hit["memory"].items() if value not in ("", [], {}, 0, False)}
+    lean = {"memory": memory, "score": hit["score"], "similarity": hit["similarity"]}
+    assert over_mcp.structured_content == {"memory": {"hits": [lean], "candidates_total": 1}}
 
 
 async def test_an_empty_search_says_so_and_why(gateway: GatewayUnderTest) -> None:
     async with connected(gateway) as client:
         found = await client.call_tool("loom_search", {"query": "nothing"})
-    assert text_of(found) == "loom_search 'nothing': 0 memory hits (no_match)."
+    assert text_of(found).split("\n\n") == [
+        "loom_search 'nothing': 0 memory, 0 profile, 0 knowledge, 0 conversation hits.",
+        "Memory has no hit: no_match.",
+    ]
 
 
 @pytest.mark.parametrize("toolset", list(Toolset))
@@ -350,7 +361,6 @@ async def test_a_key_with_brackets_stays_one_key_in_the_text(gateway: GatewayUnd
     async with gateway.client() as http, connected(gateway) as client:
         await http.post("/v1/memory.set", json={"key": "a]b\nc", "value": "deploy"})
         found = await client.call_tool("loom_search", {"query": "deploy"})
-    assert f"[{citation_key('a]b' + chr(10) + 'c')}]" in text_of(found)
     assert "[a%5Db%0Ac]" in text_of(found)
 
 

@@ -104,6 +104,23 @@ def test_the_same_key_in_another_namespace_or_organisation_is_another_memory(ten
     assert texts(tenants.answer(holder, "memory.list", {"page_size": 500})) == {holder}
 
 
+@pytest.mark.parametrize("holder", SECRETS)
+def test_a_callers_sql_reads_the_namespaces_that_the_call_names_and_its_token_holds(
+    tenants: Tenants, holder: str
+) -> None:
+    org, namespace = holder.split("/")
+    sql = "SELECT DISTINCT org, namespace FROM memory UNION DISTINCT SELECT org, namespace FROM memory_versions"
+    found = tenants.answer(holder, "insights.query", {"sql": sql})
+    assert found["rows"] == [[org, namespace]]
+    assert found["namespaces"] == [namespace]
+    refused = tenants.answer(holder, "insights.query", {"sql": "SELECT value FROM memory"})
+    assert refused["error"]["code"] == "QUERY_REJECTED"
+    others = tenants.answer(holder, "insights.query", {"sql": sql, "namespaces": ["main", "legal"]})
+    assert others["error"]["code"] == "AUTH_INSUFFICIENT"
+    wide = tenants.answer(f"{org}/*", "insights.query", {"sql": sql, "namespace": "main", "namespaces": ["legal"]})
+    assert {row[0] for row in wide["rows"]} == {org}
+
+
 @pytest.mark.parametrize(
     ("holder", "foreign"),
     [
@@ -127,6 +144,8 @@ def test_the_same_key_in_another_namespace_or_organisation_is_another_memory(ten
         ("search.query", {"query": "Zenith"}),
         ("memory.ask", {"question": "Zenith"}),
         ("memory.brief", {"topic": "Zenith"}),
+        ("insights.query", {"sql": "SELECT 1"}),
+        ("insights.catalog", {}),
         ("memory.extraction", {"extraction_id": "x-1"}),
         ("memory.set_from_messages", {"messages": [{"role": "user", "content": "overwritten"}], "verbatim": True}),
         ("memory.set", {"value": "overwritten", "key": "zenith", "user_id": "u1"}),

@@ -43,6 +43,31 @@ GOOD: Final[Mapping[str, Json]] = {
     "knowledge.inspect": {"source_uri": "fault.md"},
     "knowledge.delete": {"source_uri": "fault.md"},
     "knowledge.synthesize": {"source_uris": ["kept.md"]},
+    "context.offload": {"content": "x"},
+    "context.fetch": {"blob_key": "none"},
+    "profile.set_section": {"label": "fault", "value": "x"},
+    "profile.history": {"label": "fault"},
+    "conversation.append": {"turns": [{"text": "x"}]},
+    "conversation.search": {"query": "x"},
+    "conversation.get": {"conversation_id": "fault"},
+    "conversation.list": {},
+    "conversation.delete": {"conversation_id": "none"},
+    "working_memory.set": {"session_id": "fault", "label": "fault", "value": "x"},
+    "working_memory.get": {"session_id": "fault"},
+    "working_memory.clear": {"session_id": "none"},
+    "session.brief_save": {"session_id": "fault", "text": "x"},
+    "session.brief_get": {},
+    "runs.record": {"run_id": "fault"},
+    "runs.list": {},
+    "profile.schema_set": {"fields": [{"label": "city"}]},
+    "procedure.save": {"situation": "fault", "body": "x", "procedure_id": "fault"},
+    "procedure.get": {"procedure_id": "fault"},
+    "procedure.match": {"situation": "x"},
+    "procedure.delete": {"procedure_id": "none"},
+    "procedure.record_outcome": {"procedure_id": "fault"},
+    "insights.query": {"sql": "SELECT 1"},
+    "help.search": {"query": "x"},
+    "help.get": {"page": "README.md"},
     "assistant.ask": {"question": "x"},
     "token.create": {"namespaces": [{"namespace": "default", "role": "viewer"}]},
     "token.revoke": {"token_id": "none"},
@@ -73,7 +98,7 @@ _HALF_SURROGATE: Final = b"\xed\xa0\x80"
 _NESTED: Final = b"[" * 10_000 + b"]" * 10_000
 # Longer than any field without a stated length may be.
 _LONG: Final = 10_000
-_TWO_MB: Final = "x" * 2_000_000
+_THREE_MB: Final = "x" * 3_000_001
 _VARINT, _BYTES = 0, 2
 
 
@@ -104,7 +129,7 @@ def json_faults(spec: OpSpec, fields: Collection[str] | None = None) -> Iterator
     yield Fault("10,000 nested arrays", b'{"org": ' + _NESTED + b"}", MALFORMED)
     longest = _longest(shown)
     if longest is not None:
-        yield Fault(f"{longest} has 2 MB", _json({**good, longest: _TWO_MB}), INVALID)
+        yield Fault(f"{longest} has 3 MB", _json({**good, longest: _THREE_MB}), INVALID)
     for name, changed, reason in _json_changes(shown, good):
         yield Fault(name, _json(changed), reason)
     for field in _lists_of_messages(shown):
@@ -123,7 +148,7 @@ def grpc_faults(spec: OpSpec) -> Iterator[Fault]:
     yield Fault("cut short", _encoded(spec.request, good) + _tag(spec.request.fields[0], _BYTES) + b"\x7f", MALFORMED)
     longest = _longest(spec.request.fields)
     if longest is not None:
-        yield Fault(f"{longest} has 2 MB", _encoded(spec.request, {**good, longest: _TWO_MB}), INVALID)
+        yield Fault(f"{longest} has 3 MB", _encoded(spec.request, {**good, longest: _THREE_MB}), INVALID)
     for name, body, reason in _wire_changes(spec.request, good):
         yield Fault(name, body, reason)
     for field in _lists_of_messages(spec.request.fields):

@@ -22,6 +22,7 @@ from loom_common.auth.tokens import SigningKey, sign_token
 from loom_common.auth.verifier import LocalIdentity, TokenVerifier
 from loom_common.call import Call, current
 from loom_common.channel import open_channel
+from loom_common.citations import encode
 from loom_common.clock import SystemClock
 from loom_common.errors import LoomError
 from loom_common.ids import new_id
@@ -39,6 +40,7 @@ from loom_gateway.http.health import HealthReader
 from loom_gateway.http.origins import PublicAddress
 from loom_gateway.listener import serving_http
 from loom_gateway.mcp.toolsets import Toolset
+from loom_memory.domain.reader import block
 
 OWNERS = ("identity", "embedding", "memory", "insights", "assistant")
 
@@ -96,6 +98,9 @@ class Services:
         section = search_pb2.MemorySection(candidates_total=len(found))
         for memory in found[: request.top_k or 5]:
             section.hits.add(memory=memory, score=0.66, similarity=0.66)
+        shown = [hit.memory for hit in section.hits]
+        lines = [f"[2026-11-30] [{encode(memory.key)}] ({memory.kind}) {memory.value}" for memory in shown]
+        section.rendered = block("memories", lines)
         section.abstain_code = "" if found else "no_match"
         return search_pb2.SearchResponse(memory=section)
 

@@ -27,7 +27,7 @@ class Answer(dict[str, Any]):
 def toolset_of(spec: OpSpec) -> str | None:
     """Returns a toolset that lists the operation as a tool, or None where none does."""
     if spec.stability == "experimental":
-        return None
+        return "assistant" if Toolset.ASSISTANT in spec.toolsets else None
     if not spec.http_only:
         return "all"
     return next((toolset.value for toolset in Toolset if toolset in spec.toolsets), None)
@@ -61,7 +61,14 @@ class Sender:
 
     def tool_fields(self, spec: OpSpec) -> frozenset[str]:
         """Returns the arguments that the operation's tool shows."""
-        listed = self._mcp(spec, b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}').json()["result"]["tools"]
+        request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        listed: list[Any] = []
+        while True:
+            page = self._mcp(spec, json.dumps(request).encode()).json()["result"]
+            listed += page["tools"]
+            if not page.get("nextCursor"):
+                break
+            request["params"]["cursor"] = page["nextCursor"]
         (tool,) = [tool for tool in listed if tool["name"] == spec.mcp_name]
         return frozenset(tool["inputSchema"]["properties"])
 

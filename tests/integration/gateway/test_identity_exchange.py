@@ -238,12 +238,42 @@ async def test_a_trust_that_is_removed_ends_its_agents_and_another_that_is_made_
     assert (verified(identity, again).sub, again.namespace) == ("sa:ci:build-1", agent.namespace)
 
 
-async def test_a_trust_that_is_removed_while_a_token_is_exchanged_gives_none(
-    identity: OrgIdentity, issuer: Issuer, database: MeanwhileClickHouse
+async def test_a_trust_that_is_replaced_ends_what_it_issued_and_nothing_of_another(
+    identity: OrgIdentity, issuer: Issuer
+) -> None:
+    await set_trust(identity, issuer)
+    await set_trust(identity, issuer, name="ci2")
+    agent, other = await exchange(identity, issuer.sign(RSA)), await exchange(identity, issuer.sign(RSA), trust="ci2")
+    child = await identity.outside.CreateToken(
+        token_request(f"{agent.namespace}:viewer"), metadata=bearer(agent.access_token)
+    )
+    await set_trust(identity, issuer, audience="https://another.example")
+
+    for token in (agent.access_token, child.token):
+        with pytest.raises(TokenRevoked):
+            identity.identity.verifier.verify(token)
+    with pytest.raises(Unauthenticated):
+        await exchange(identity, issuer.sign(RSA))
+    assert verified(identity, other).sub == "sa:ci2:build-1"
+    await set_trust(identity, issuer)
+    again = await exchange(identity, issuer.sign(RSA))
+    assert (verified(identity, again).sub, again.namespace) == ("sa:ci:build-1", agent.namespace)
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+async def test_a_trust_that_is_removed_or_replaced_while_a_token_is_exchanged_gives_none(
+    identity: OrgIdentity, issuer: Issuer, database: MeanwhileClickHouse, is_removed: bool
 ) -> None:
     await set_trust(identity, issuer)
     remove = access_pb2.RemoveTrustRequest(org=identity.org, name="ci")
-    database.after_reading("trusts", lambda: identity.access("operator").RemoveTrust(remove))
+
+    async def change() -> None:
+        if is_removed:
+            await identity.access("operator").RemoveTrust(remove)
+        else:
+            await set_trust(identity, issuer, audience="https://another.example")
+
+    database.after_reading("trusts", change)
 
     with pytest.raises(Unauthenticated):
         await exchange(identity, issuer.sign(RSA))

@@ -1,13 +1,23 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
 import pytest
 import pytest_asyncio
 from support.bulk import BulkHarness, bulk_over
 from support.memory import MemoryHarness, memory_over
+from support.recycled_database import RecycledDatabases
 
 from loom_common.clickhouse import ClickHouse, ClickHouseSettings
 from loom_common.clickhouse.embedded import EmbeddedClickHouse
 from loom_common.clickhouse.engine import EmbeddedEngine
+
+_DATABASES: Final = RecycledDatabases("memory")
+
+
+@pytest.fixture
+def clickhouse_database(clickhouse_engine: EmbeddedEngine) -> Iterator[str]:
+    """Name of a database without rows that is this test's alone."""
+    yield from _DATABASES.one(clickhouse_engine)
 
 
 @pytest.fixture

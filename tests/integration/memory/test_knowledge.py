@@ -535,3 +535,21 @@ async def test_a_synthesis_is_stored_with_the_citations_that_hold(served: Served
             pb.SynthesizeDocumentRequest(source_uris=["none.md"]), metadata=served.token()
         )
     assert reason_of(caught.value) == "NOT_FOUND"
+
+
+async def test_a_search_finds_the_newest_version_of_a_document_that_is_replaced_again_and_again_meanwhile(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.text("meanwhile.md", "# Tide\n\ntide 0 is obsidian")
+    sections = served.harness.parts.knowledge.search._sections  # the search's own, to come between its reads
+    read, numbers = sections.of_places, iter(range(1, 5))
+
+    async def of_places(scope: Scope, places: Sequence[tuple[str, int, int]]) -> object:
+        if number := next(numbers, 0):
+            await served.text("meanwhile.md", f"# Tide\n\ntide {number} is obsidian")
+        return await read(scope, places)
+
+    monkeypatch.setattr(sections, "of_places", of_places)
+    assert [hit.text for hit in (await served.search("obsidian tide", top_k=5)).hits] == [
+        "# Tide\n\ntide 4 is obsidian"
+    ]

@@ -22,9 +22,9 @@ from loom_memory.app.drafts import Draft
 from loom_memory.app.llm_fake import FakeLlm
 from loom_memory.app.search import PAGE_EXPIRED, SearchQuery
 from loom_memory.app.search.answering import Answer, Presentation
+from loom_memory.app.search.namespaces import NamespaceScope
 from loom_memory.app.search.pages import TTL
 from loom_memory.app.search.replay import ReplayPlan, Way
-from loom_memory.app.unified import NamespaceScope
 from loom_memory.domain.memory import Content, Filter, Identity, SearchResult
 from loom_memory.domain.narrowing import Narrowing, Span
 from loom_memory.domain.recipes import Recipe, Weights

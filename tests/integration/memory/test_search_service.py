@@ -173,6 +173,19 @@ async def test_a_page_of_the_search_over_everything_goes_on_too(served: Served) 
     second = await stub.Search(request, metadata=served.reader)
     keys = [hit.memory.key for hit in [*first.memory.hits, *second.memory.hits]]
     assert sorted(keys) == [f"k{number}" for number in range(8)]
+    assert (first.memory.candidates_total, second.memory.candidates_total) == (8, 8)
+    assert not second.HasField("knowledge")
+    request.page = f"{'0' * 32}.1"
+    assert (await stub.Search(request, metadata=served.reader)).memory.abstain_code == "page_expired"
+
+
+async def test_a_search_over_everything_embeds_its_question_once_for_all_legs_and_namespaces(served: Served) -> None:
+    stub = search_pb2_grpc.SearchServiceStub(served.channel)
+    embedded = served.harness.embedding.queries
+    answer = await stub.Search(search_pb2.SearchRequest(query="violin lesson"), metadata=served.reader)
+    parts = (answer.memory, answer.knowledge, answer.profile, answer.conversations)
+    assert [part.error for part in parts] == [""] * 4
+    assert served.harness.embedding.queries - embedded == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from loom_cli.in_process import Part, _Running, _start_all
+from loom_cli.in_process import Part, _Running, _start_all, _stop_all
+from loom_cli.plan import LEDGER_KEEPER
 from loom_common.settings import LoomSettings, SettingsError
 
 
@@ -54,3 +55,30 @@ async def test_a_service_that_cannot_start_is_told_of_while_others_still_wait() 
         with pytest.raises(SettingsError):
             await _start_all(services)
         await services[0].stop()
+
+
+async def test_the_keeper_of_the_ledger_stops_when_all_others_have_even_where_one_fails() -> None:
+    stopped: list[str] = []
+
+    class Ready:
+        async def wait_ready(self, timeout_s: float) -> bool:
+            return True
+
+    def part(name: str) -> Part:
+        @asynccontextmanager
+        async def open_service(settings: Any, ch: Any) -> AsyncIterator[Ready]:  # Any: neither is used
+            yield Ready()
+            await asyncio.sleep(0)
+            stopped.append(name)
+            if name == "memory":
+                raise OSError("it broke while it stopped")
+
+        return Part(name, LoomSettings, open_service)
+
+    nothing: Any = None
+    services = [_Running(part(name), nothing, nothing) for name in (LEDGER_KEEPER, "llm", "memory")]
+    async with asyncio.timeout(5):
+        await _start_all(services)
+        with pytest.raises(OSError, match="it broke"):
+            await _stop_all(services)
+    assert stopped == ["llm", "memory", LEDGER_KEEPER]

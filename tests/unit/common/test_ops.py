@@ -24,6 +24,7 @@ from loom_common.ops import (
 )
 
 DEFAULT_TOOLS = {
+    "context_pack",
     "loom_search",
     "memory_ask",
     "memory_brief",
@@ -134,8 +135,10 @@ def test_the_default_toolset_is_the_documented_one():
 def test_what_is_hidden_from_mcp_is_only_in_the_toolset_of_the_assistant():
     for spec in all_ops().values():
         if spec.http_only:
-            # What needs no token is for those who hold none, and whoever speaks MCP holds one.
-            assert spec.toolsets == (() if spec.role is OpRole.OPEN else (Toolset.ASSISTANT,))
+            # What needs no token is for those who hold none, and whoever speaks MCP holds one. Turns of conversations
+            # are found by the search over everything.
+            is_nobodys = spec.role is OpRole.OPEN or spec.name == "conversation.search"
+            assert spec.toolsets == (() if is_nobodys else (Toolset.ASSISTANT,))
 
 
 def test_the_assistant_cannot_ask_itself_and_each_of_its_operations_says_whether_it_may_be_cited():
@@ -144,8 +147,9 @@ def test_the_assistant_cannot_ask_itself_and_each_of_its_operations_says_whether
     assert all(isinstance(spec.citable, Citable) for spec in assistant)
 
 
-def test_experimental_operations_are_in_no_toolset():
-    assert not [s.name for s in all_ops().values() if s.stability is Stability.EXPERIMENTAL and s.toolsets]
+def test_experimental_operations_are_in_no_toolset_but_the_assistants():
+    experimental = [spec for spec in all_ops().values() if spec.stability is Stability.EXPERIMENTAL]
+    assert {toolset for spec in experimental for toolset in spec.toolsets} == {Toolset.ASSISTANT}
 
 
 def test_public_messages_hold_no_integers_that_json_cannot_carry():

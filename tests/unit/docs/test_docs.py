@@ -28,7 +28,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 OPERATION = re.compile(r"^[a-z]+\.[a-z]+(?:_[a-z]+)*$")
 ROUTE = re.compile(r"/v1/([a-z_]+\.[a-z_]+)\b")
 COMMAND = re.compile(r"(?:^|[;|(]|\$\()\s*(?:[A-Z_]+=\S+ )*loom ([^\n|;)#]+)", re.MULTILINE)
-COMMAND_WORD = re.compile(r"[a-z]+")
+COMMAND_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 # A module or a file that happens to be written as an operation would be.
 FILE_ENDINGS = {"py", "md", "sql", "proto", "json", "txt", "jwk", "jwks", "html", "yaml", "toml", "js", "css"}
 

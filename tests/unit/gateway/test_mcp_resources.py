@@ -37,7 +37,7 @@ def test_a_key_whose_slashes_were_not_encoded_is_read_as_it_was_meant() -> None:
         "https://memory/team-a/k",
         "loom://memory/team-a/%ff",
         "loom://memory/team-a/k?user_id=%ff",
-        "loom://memory/team-a/" + "k" * 9_000,
+        "loom://memory/team-a/" + "k" * 70_000,
         "loom://memory/team-a/k?" + "&".join(f"a{n}=1" for n in range(20)),
     ],
 )

@@ -1,56 +1,138 @@
-"""Texts of tools: keys in brackets, and errors without words that clients take for their own."""
+"""Texts of tools: the count line and clauses of a search, and errors without words that clients take for their own."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from typing import Any
 
-from loom.memory.v1 import memory_pb2, search_pb2
+import jsonschema
+import pytest
+
+from loom.memory.v1 import search_pb2
 from loom_common.errors import KINDS, LoomError
+from loom_gateway.contract.answers import render
+from loom_gateway.contract.catalogue import Catalogue
 from loom_gateway.mcp.errors import tool_error
-from loom_gateway.mcp.summaries import READING_POINTER, READING_RULE, citation_key, key_of_citation, summary
+from loom_gateway.mcp.lean import structured
+from loom_gateway.mcp.summaries import READING_POINTER, READING_RULE, has_rule, summary
+from loom_gateway.mcp.toolsets import Toolset, tools_of
+from loom_memory.domain.fencing import unfenced
+from loom_memory.domain.reader import block
 
 
-@given(st.text(alphabet=st.sampled_from("ab]%5D0A2[\r\nv@é"), max_size=20) | st.text(max_size=20))
-def test_a_key_survives_its_way_through_brackets(key: str) -> None:
-    shown = citation_key(key)
-    assert not set("]\r\n") & set(shown)
-    assert key_of_citation(shown) == key
+def searched(**more: Any) -> search_pb2.SearchResponse:
+    return search_pb2.SearchResponse(**more)
 
 
-def test_an_ordinary_key_is_shown_as_it_is() -> None:
-    assert citation_key("team/plan 100% [draft") == "team/plan 100% [draft"
+def told(response: search_pb2.SearchResponse, query: str = "q", rule: str = READING_RULE) -> list[str]:
+    return summary(search_pb2.SearchRequest(query=query), response, {}, rule=rule).split("\n\n")
 
 
-def test_hits_are_told_in_their_order_with_date_key_kind_and_what_is_low() -> None:
-    response = search_pb2.SearchResponse()
-    first = memory_pb2.Memory(key="a", kind="fact", value="one", event_time="2024-01-02T00:00:00.000Z", speaker="Ann")
-    second = memory_pb2.Memory(
-        key="b", kind="note", value="two", updated_at="2026-11-30T13:05:00.000Z", value_truncated=True
-    )
-    response.memory.hits.add(memory=first)
-    response.memory.hits.add(memory=second, low=True)
-    text = summary(search_pb2.SearchRequest(query="q"), response, {})
-    assert text.split("\n\n") == [
-        "loom_search 'q': 2 memory hits.",
-        READING_RULE,
-        "[2024-01-02] [a] (fact) Ann: one",
-        "[2026-11-30] [b] (note, low) two ...",
-    ]
+def one_of_each() -> search_pb2.SearchResponse:
+    response = searched()
+    for name, label in (
+        ("memory", "memories"),
+        ("profile", "profile"),
+        ("knowledge", "documents"),
+        ("conversations", "conversations"),
+    ):
+        section = getattr(response, name)
+        section.hits.add()
+        section.rendered = block(label, [f"[2026-11-30] [{name}] (x) y"])
+    return response
+
+
+@pytest.mark.parametrize(
+    ("memories", "turns", "line"),
+    [
+        (1, 0, "loom_search 'when can we deploy?': 1 memory, 0 profile, 0 knowledge, 0 conversation hit."),
+        (0, 1, "loom_search 'when can we deploy?': 0 memory, 0 profile, 0 knowledge, 1 conversation hit."),
+        (0, 0, "loom_search 'when can we deploy?': 0 memory, 0 profile, 0 knowledge, 0 conversation hits."),
+        (2, 1, "loom_search 'when can we deploy?': 2 memory, 0 profile, 0 knowledge, 1 conversation hits."),
+    ],
+)
+def test_a_search_is_told_by_its_counts_first(memories: int, turns: int, line: str) -> None:
+    response = searched()
+    for _ in range(memories):
+        response.memory.hits.add()
+    for _ in range(turns):
+        response.conversations.hits.add()
+    assert told(response, "when can we deploy?")[0] == line
+
+
+def test_a_long_question_does_not_fill_the_count_line() -> None:
+    assert len(told(searched(), "why " * 2_000)[0]) < 300
+
+
+def test_the_rule_stands_once_before_every_part_that_has_hits_in_their_order() -> None:
+    _, rule, *parts = told(one_of_each())
+    assert rule == READING_RULE
+    assert [part.split()[1] for part in parts] == ["memories", "documents", "profile", "conversations"]
+    assert unfenced(parts[0], "memories") == ["[2026-11-30] [memory] (x) y"]
+    # The part's own line on reading it is told by the rule already.
+    assert all(part.startswith("<<data ") for part in parts)
+
+
+def test_a_trackers_verdict_leads() -> None:
+    response = one_of_each()
+    response.tracker.rendered = block("tracker", ["[LOOM-12] (duplicate, open) Export fails"])
+    assert told(response)[2].startswith("<<data tracker ")
 
 
 def test_a_client_that_was_told_how_to_read_is_reminded_in_one_line() -> None:
-    response = search_pb2.SearchResponse()
-    response.memory.hits.add(memory=memory_pb2.Memory(key="a", kind="fact", value="one"))
-    text = summary(search_pb2.SearchRequest(query="q"), response, {}, rule=READING_POINTER)
-    assert text.split("\n\n")[1] == READING_POINTER
+    assert told(one_of_each(), rule=READING_POINTER)[1] == READING_POINTER
     assert "\n" not in READING_POINTER
     assert len(READING_POINTER) < len(READING_RULE) / 3
 
 
-def test_an_empty_search_needs_no_rule() -> None:
-    response = search_pb2.SearchResponse()
+def test_an_empty_search_needs_no_rule_and_says_why_it_is_empty() -> None:
+    response = searched()
     response.memory.abstain_code = "no_match"
-    text = summary(search_pb2.SearchRequest(query="q"), response, {})
-    assert text == "loom_search 'q': 0 memory hits (no_match)."
+    assert not has_rule(response)
+    assert told(response)[1:] == ["Memory has no hit: no_match."]
+
+
+def test_what_was_withheld_could_not_be_read_or_follows_is_a_clause_at_the_end() -> None:
+    response = one_of_each()
+    response.withheld.precision_floor = 2
+    response.withheld.conversations = 1
+    response.profile.error = "BACKEND_UNAVAILABLE"
+    response.repository_error = "DEADLINE_EXCEEDED"
+    response.memory.next_page = "abc.5"
+    assert told(response)[-3:] == [
+        "Could not be read: profile (BACKEND_UNAVAILABLE), the repository (DEADLINE_EXCEEDED). "
+        "What they hold is not in this answer.",
+        "Withheld: 2 under the precision floor, 1 of conversations. explain=true shows them.",
+        "More memories match. For a list or a count, call again with page='abc.5'.",
+    ]
+
+
+def test_every_rule_that_withholds_has_its_words() -> None:
+    response = searched()
+    for field in response.withheld.DESCRIPTOR.fields:
+        setattr(response.withheld, field.name, 1)
+    assert told(response)[1].count(",") == len(response.withheld.DESCRIPTOR.fields) - 1
+
+
+def test_a_lean_answer_leaves_out_what_is_empty_and_the_texts_and_still_fits_the_tools_schema() -> None:
+    response = one_of_each()
+    response.memory.hits[0].memory.key = "k"
+    response.memory.hits[0].similarity = 0.0
+    response.memory.candidates_total = 1
+    response.knowledge.error = "BACKEND_UNAVAILABLE"
+    lean = structured(search_pb2.SearchRequest(query="q"), response)
+    assert lean == {
+        "memory": {"hits": [{"memory": {"key": "k"}, "similarity": 0.0}], "candidates_total": 1},
+        "profile": {"hits": [{}]},
+        "knowledge": {"hits": [{}], "error": "BACKEND_UNAVAILABLE"},
+        "conversations": {"hits": [{}]},
+    }
+    schema = tools_of(Catalogue(), Toolset.DEFAULT)["loom_search"].tool.output_schema
+    assert schema is not None
+    jsonschema.validate(lean, schema)
+    jsonschema.validate(render(response), schema)
+
+
+def test_a_search_that_is_asked_to_explain_is_told_in_whole() -> None:
+    response = one_of_each()
+    assert structured(search_pb2.SearchRequest(query="q", explain=True), response) == render(response)
 
 
 def test_every_reason_is_told_as_a_tools_error() -> None:

@@ -21,5 +21,5 @@ def test_a_client_is_told_which_tools_take_something_away() -> None:
     found = {name for name, bound in TOOLS[Toolset.ALL].items() if bound.tool.annotations.destructive_hint}  # type: ignore[union-attr]  # every tool has them
     assert found == {
         "memory_delete", "knowledge_delete", "token_revoke", "grants_remove", "org_remove_trust", "erasure_user",
-        "erasure_redact",
+        "erasure_redact", "conversation_delete", "procedure_delete",
     }  # fmt: skip

