@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from loom_common import analysis
 from loom_common.errors import errors_markdown
 from loom_common.features import features_markdown
 from loom_common.ops import public_ops
@@ -59,6 +60,7 @@ def generated() -> dict[Path, str]:
         ROOT / "docs" / "operations" / "metrics.md": metrics_markdown(),
         ROOT / "docs" / "operations" / "features.md": features_markdown(),
         ROOT / "protos" / "loom_protos" / "registry.json": registry_json(build_registry(PACKAGES)),
+        ROOT / "protos" / "loom_protos" / "analysis.json": analysis.to_json(analysis.collect(PACKAGES)),
     }
 
 
