@@ -12,25 +12,22 @@ import httpx
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from support.faults import GOOD, INVALID, SQL_TEXT, encoded, grpc_faults, json_faults, takes_text, text_fields
-from support.transports import Answer, Sender, Transport
+from support.transports import Answer, Sender, Transport, toolset_of
 from support.up import UpProcess, run_loom
 
 from loom_common.errors import Reason
-from loom_common.ops import OpRole, OpSpec, Toolset, public_ops
+from loom_common.ops import OpRole, OpSpec, public_ops
 from loom_gateway.contract.catalogue import Catalogue
 
 # Every service answers this about itself; it takes nothing and is no operation of the gateway's.
 OPS = {name: spec for name, spec in public_ops().items() if spec.owner != "common"}
 # What comes in pieces is no tool, and taken over HTTP as lines, which tests of their own send.
 OFFERED = {"http": {*Catalogue(), "memory.export"}, "mcp": set(Catalogue())}
-# As tools, those that agents are shown: every tool's arguments are read by the contract, as a body over HTTP is.
-SHOWN_TO_AGENTS = {Toolset.DEFAULT, Toolset.CODING, Toolset.ASSISTANT}
 CASES: list[tuple[OpSpec, Transport]] = [
     (spec, transport)
     for _, spec in sorted(OPS.items())
     for transport in ("http", "mcp", "grpc")
-    if transport == "grpc"
-    or (spec.name in OFFERED[transport] and (transport != "mcp" or SHOWN_TO_AGENTS & {*spec.toolsets}))
+    if transport == "grpc" or (spec.name in OFFERED[transport] and (transport != "mcp" or toolset_of(spec)))
 ]
 every_case = pytest.mark.parametrize(
     ("spec", "transport"), CASES, ids=[f"{spec.name}-{transport}" for spec, transport in CASES]
@@ -153,17 +150,17 @@ def expected_of_sql(spec: OpSpec, field: FieldDescriptor) -> Reason | None:
     return SQL_ANSWERS.get(f"{spec.name} {field.name}", SQL_ANSWERS.get(spec.name))
 
 
-# What becomes of a text is decided behind every transport alike, so that one of them is enough.
-@pytest.mark.parametrize("spec", [OPS[name] for name in sorted(OPS)], ids=sorted(OPS))
-def test_text_that_looks_like_sql_is_only_text(sender: Sender, spec: OpSpec) -> None:
-    transport: Transport = "http" if spec.name in OFFERED["http"] else "grpc"
+@every_case
+def test_text_that_looks_like_sql_is_only_text(sender: Sender, spec: OpSpec, transport: Transport) -> None:
+    shown = sender.tool_fields(spec) if transport == "mcp" else set(spec.request.fields_by_name)
     wrong = {}
     for field in text_fields(spec.request.fields):
-        body = {**GOOD.get(spec.name, {}), field.name: SQL_TEXT}
-        raw = encoded(spec, body) if transport == "grpc" else json.dumps(body).encode()
-        reason = sender.send(transport, spec, raw).reason
-        if reason is not expected_of_sql(spec, field):
-            wrong[field.name] = reason
+        if field.name in shown:
+            body = {**GOOD.get(spec.name, {}), field.name: SQL_TEXT}
+            raw = encoded(spec, body) if transport == "grpc" else json.dumps(body).encode()
+            reason = sender.send(transport, spec, raw).reason
+            if reason is not expected_of_sql(spec, field):
+                wrong[field.name] = reason
     assert not wrong
 
 

@@ -12,7 +12,7 @@ from support.up import UpProcess, run_loom
 
 from loom_client import Loom
 
-ROWS = 1_500
+ROWS = 4_000
 PER_CALL = 500
 NAMESPACE = "read-your-writes"
 # Each fact with a paraphrase in other words, which the default model holds for near: cosines of 0.47 to 0.57.

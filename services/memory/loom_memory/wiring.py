@@ -21,27 +21,22 @@ from loom_common.workers import Workers
 from loom_memory.api.maintenance import MaintenanceServicer
 from loom_memory.api.memory import MemoryServicer
 from loom_memory.api.repeats import Repeats
-from loom_memory.app.batches import StoredTexts
 from loom_memory.app.classifier import ClassifierPort, GrpcClassifier
 from loom_memory.app.embedding import EmbeddingPort
 from loom_memory.app.embedding_grpc import GrpcEmbedding, QueryBound
 from loom_memory.app.entities.leg import StoredEntities
-from loom_memory.app.entities.vectors import EntityVectors
 from loom_memory.app.erasure.peers import ErasurePeer, GrpcPeer
-from loom_memory.app.holds import WriterHolds
 from loom_memory.app.llm import LlmPort
 from loom_memory.app.llm_absent import AbsentLlm
 from loom_memory.app.llm_grpc import GrpcLlm
 from loom_memory.app.pending import PendingVectors
 from loom_memory.app.read import MemoryReader
-from loom_memory.app.reembedding import OP as REEMBED
 from loom_memory.app.reembedding import Reembedding
 from loom_memory.app.search import MemorySearch
 from loom_memory.app.statistics import StatisticsCache
 from loom_memory.app.status import MemoryStatus
 from loom_memory.app.thresholds import ThresholdsInForce, ThresholdsPort
 from loom_memory.app.thresholds_grpc import GrpcThresholds
-from loom_memory.app.vector_tables import MemoryVectors
 from loom_memory.app.write import MemoryWriter
 from loom_memory.app.write_versions import WriteVersions
 from loom_memory.context.app.planes import ProcedureSource, ProfileSource
@@ -52,17 +47,13 @@ from loom_memory.conversations.app.unified import ConversationLeg
 from loom_memory.conversations.wiring import ConversationParts, build_conversations
 from loom_memory.guides.wiring import GuideParts, build_guides
 from loom_memory.inventory.wiring import inventory_service
-from loom_memory.knowledge.app.vectors import KnowledgeVectors
 from loom_memory.knowledge.wiring import KnowledgeParts, build_knowledge
 from loom_memory.procedures.wiring import ProcedureParts, build_procedures
 from loom_memory.profiles.app.unified import ProfileLeg
-from loom_memory.profiles.wiring import ProfileParts, build_profiles, item_vectors
+from loom_memory.profiles.wiring import ProfileParts, build_profiles
 from loom_memory.sessions.wiring import SessionParts, build_sessions
 from loom_memory.settings import MemorySettings
-from loom_memory.store.embeddings import EmbeddingRepository
 from loom_memory.store.entities import EntityRepository
-from loom_memory.store.rewrites import VectorRewrites
-from loom_memory.store.stubs import StubRepository
 from loom_memory.store.tier_rows import TierRows
 from loom_memory.store.versions import VersionRepository
 from loom_memory.tier.cache import NAME as TIER
@@ -73,6 +64,7 @@ from loom_memory.unified.app.once import OnceEmbedding
 from loom_memory.unified.wiring import Planes, UnifiedParts, build_unified
 from loom_memory.wiring_background import Around, BackgroundParts, build_background
 from loom_memory.wiring_bulk import BulkParts, Core, build_bulk
+from loom_memory.wiring_embedding import build_embedding_worker, build_reembedding
 from loom_memory.wiring_search import SearchBase, SearchParts, build_search
 from loom_memory.wiring_writes import Base, WriteParts, build_resolver, build_writes
 from loom_memory.workers.deletions import DeletionMarker
@@ -277,8 +269,8 @@ def build_parts(
         workers=workers,
         deletions=deletions,
         sweep=Sweep(versions, embeddings, leases, clock, interval_s=settings.sweep_interval_s),
-        reembedding=_reembedding(ch, embedding, ledger, model_calls, leases, clock, settings.identifying),
-        embedding_worker=_embedding_worker(ch, embedding, ledger, model_calls, leases, clock),
+        reembedding=build_reembedding(ch, embedding, ledger, model_calls, leases, clock, settings.identifying),
+        embedding_worker=build_embedding_worker(ch, embedding, ledger, model_calls, leases, clock),
         repeats=repeats,
         tier=tier,
         bulk=build_bulk(core, settings, peers),
@@ -309,47 +301,6 @@ def build_parts(
         conversations=conversations,
         sessions=sessions,
         inventory=inventory_service(ch, clock, recorded=settings.exposure_ledger_enabled),
-    )
-
-
-def _reembedding(
-    ch: ClickHouse,
-    embedding: EmbeddingPort,
-    ledger: LedgerSink,
-    model_calls: ModelCallGate,
-    leases: Leases,
-    clock: Clock,
-    identifying: Sequence[str],
-) -> Reembedding:
-    rewrites = VectorRewrites(ch)
-    # Every table that has a column embedding_model; a test looks for one that is not here.
-    tables = (
-        MemoryVectors(ch, rewrites, EmbeddingRepository(ch), VersionRepository(ch), clock),
-        EntityVectors(EntityRepository(ch), clock),
-        KnowledgeVectors(ch),
-        item_vectors(ch, embedding, clock),
-    )
-    texts = StoredTexts(embedding, REEMBED, clock, ledger, model_calls)
-    return Reembedding(tables, texts, rewrites, leases, model_calls, clock, identifying=identifying)
-
-
-def _embedding_worker(
-    ch: ClickHouse,
-    embedding: EmbeddingPort,
-    ledger: LedgerSink,
-    model_calls: ModelCallGate,
-    leases: Leases,
-    clock: Clock,
-) -> EmbeddingWorker:
-    return EmbeddingWorker(
-        StubRepository(ch),
-        VectorRewrites(ch),
-        EmbeddingRepository(ch),
-        VersionRepository(ch),
-        StoredTexts(embedding, EMBEDDING_WORKER, clock, ledger, model_calls),
-        WriterHolds(model_calls, clock),
-        leases,
-        clock,
     )
 
 

@@ -31,10 +31,10 @@ _LONGEST_NAME: Final = 3
 class StoredEntities:
     """Reads the tables of entities. An `EntityLeg`."""
 
-    def __init__(self, entities: EntityRepository, *, remembered_s: float = REMEMBERED_S) -> None:
+    def __init__(self, entities: EntityRepository) -> None:
         self._entities = entities
-        self._names: TTLCache[Scope, frozenset[str] | None] = TTLCache(_MAX_SCOPES, remembered_s)
-        self._found: TTLCache[tuple[object, ...], Mapping[Identity, float]] = TTLCache(_MAX_FOUND, remembered_s)
+        self._names: TTLCache[Scope, frozenset[str] | None] = TTLCache(_MAX_SCOPES, REMEMBERED_S)
+        self._found: TTLCache[tuple[object, ...], Mapping[Identity, float]] = TTLCache(_MAX_FOUND, REMEMBERED_S)
 
     async def find(
         self, scope: Scope, wanted: Filter, text: str, names: Sequence[str], limit: int

@@ -1,6 +1,6 @@
 """The table of parked texts as an erasure sees it.
 
-A text goes with the user of the token that parked it. Who parked it is taken out of the rows of others.
+A text goes with the user of the token that parked it, and with whoever parked it.
 """
 
 from typing import Final

@@ -11,8 +11,6 @@ from typing import Any, Final
 from loom_common.call import Scope
 from loom_memory.profiles.domain.sections import MAX_VALUE_BYTES, fold_label, fold_value, label_of
 
-MAX_FIELDS: Final = 64
-MAX_CHOICES: Final = 64
 _TRUE: Final = frozenset({"true", "yes"})
 _FALSE: Final = frozenset({"false", "no"})
 

@@ -7,9 +7,6 @@ from typing import Final
 
 from loom_memory.sessions.domain.working import Session
 
-KEPT_DAYS: Final = 90
-"""Days that a run is kept after it was last recorded; the table's own rule. Source: chosen."""
-
 MAX_SUMMARY_BYTES: Final = 2_048
 
 
